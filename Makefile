@@ -1,0 +1,62 @@
+# PYTHON names the interpreter to use. Without it, the active virtual environment is used,
+# and without that, .venv, which is made here.
+ifdef PYTHON
+ENVIRONMENT :=
+else
+VIRTUAL_ENV ?= .venv
+PYTHON := $(VIRTUAL_ENV)/bin/python
+ENVIRONMENT := $(VIRTUAL_ENV)/pyvenv.cfg
+endif
+
+# Installed only where the environment has no torch. An installed torch is never replaced.
+TORCH := torch==2.13.0
+
+PIP := $(PYTHON) -m pip --disable-pip-version-check
+SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu')
+
+# Where this interpreter's tools are.
+SCRIPTS = $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('scripts'))")
+
+# One stamp for each interpreter.
+READY := build/ready-$(subst /,-,$(PYTHON))
+
+help:  ## Show the targets
+	@sed -n 's/^\([a-z]*\): .*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+build: $(READY)  ## Build the extension into the tree and install it as editable
+	@echo building gelu_kernels
+	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
+
+demo: build  ## Train a small network on handwritten digits, with torch's GELU and with ours
+	@$(PYTHON) examples/digits.py
+
+test: build  ## Run the tests
+	@$(PYTHON) -m pytest --quiet
+
+lint: $(READY)  ## Check style
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check
+	@$(SCRIPTS)/clang-format --dry-run -Werror $(SOURCES)
+
+format: $(READY)  ## Rewrite the sources in the project's style
+	@$(PYTHON) -m ruff check --fix
+	@$(PYTHON) -m ruff format
+	@$(SCRIPTS)/clang-format -i $(SOURCES)
+
+bench: build  ## Run the microbenchmarks
+	@$(PYTHON) -m pytest bench --benchmark-only --benchmark-disable-gc \
+	    --benchmark-group-by=group --benchmark-columns=median,iqr,rounds --benchmark-sort=name
+
+clean:  ## Remove what was built; the virtual environment stays
+	rm -rf build *.egg-info gelu_kernels/*.so
+
+$(READY): requirements.txt $(ENVIRONMENT)
+	@echo setting up $(PYTHON)
+	@$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) install $(TORCH)
+	@$(PIP) install --quiet --requirement requirements.txt
+	@mkdir -p build && touch $@
+
+.venv/pyvenv.cfg:
+	@python3 -m venv .venv
+
+.PHONY: help build demo test lint format bench clean
