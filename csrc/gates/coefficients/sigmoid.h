@@ -1,0 +1,149 @@
+// Written by `python -m fit.sigmoid`; do not edit.
+// clang-format off
+#pragma once
+
+#include "csrc/gates/arithmetic.h"
+
+namespace gelu_kernels {
+
+template <class Type>
+struct NormalTanhConstants;
+
+template <>
+struct NormalTanhConstants<float> {
+  static constexpr float log2_scale = 0x1.4p5f;
+  static constexpr float scale = 0x1p40f;
+  static constexpr float limit = 0x1.61p3f;
+  static constexpr float k1_hi = 0x1.26aecp1f;
+  static constexpr float k1_lo = 0x1.0de73ap-22f;
+  static constexpr float k3_hi = 0x1.a5a7dp-4f;
+  static constexpr float k3_lo = -0x1.151aaep-29f;
+  static constexpr float slope_0 = 0x1.988454p0f;
+  static constexpr float slope_2 = 0x1.b6676cp-3f;
+  static constexpr float root_hi = 0x1.8142ap-1f;
+  static constexpr float root_lo = -0x1.85a06cp-27f;
+  static constexpr float root_exp = 0x1.098p-1f;
+  static constexpr float root_exp_squared = 0x1.135a4p-2f;
+  static constexpr float twice_one = 0x1.c6b16ap41f;
+  static constexpr float one_squared = 0x1.93ccep81f;
+  static constexpr float w0_hi = 0x1.2e24a8p1f;
+  static constexpr float w0_lo = 0x1.b5285ep-21f;
+  static constexpr float w1_hi = 0x1.3d47p-4f;
+  static constexpr float w1_lo = 0x1.1b2b9p-21f;
+  static constexpr float h0 = 0x1.cdfd06p40f;
+  static constexpr float h1 = -0x1.c7befcp38f;
+  static constexpr float h2 = 0x1.93c84cp37f;
+};
+
+template <>
+struct NormalTanhConstants<double> {
+  static constexpr double log2_scale = 0x1.8p6;
+  static constexpr double scale = 0x1p96;
+  static constexpr double limit = 0x1.5a8p4;
+  static constexpr double k1_hi = 0x1.26aec21bce75p1;
+  static constexpr double k1_lo = 0x1.2976942cda18ap-48;
+  static constexpr double k3_hi = 0x1.a5a7cf7572a98p-4;
+  static constexpr double k3_lo = -0x1.b91c940e4cfcfp-58;
+  static constexpr double slope_0 = 0x1.9884533d43651p0;
+  static constexpr double slope_2 = 0x1.b6676bf7450fp-3;
+  static constexpr double root_hi = 0x1.81429f9e97e4dp-1;
+  static constexpr double root_lo = -0x1.4f523ed77dbdcp-55;
+  static constexpr double root_exp = 0x1.09ep-1;
+  static constexpr double root_exp_squared = 0x1.142184p-2;
+  static constexpr double twice_one = 0x1.c755d313cc261p97;
+  static constexpr double one_squared = 0x1.94f1188b1c6f4p193;
+  static constexpr double w0_hi = 0x1.2e24aed4a17ap1;
+  static constexpr double w0_lo = 0x1.176f3759d9b61p-48;
+  static constexpr double w1_hi = 0x1.3d478d95c7ap-4;
+  static constexpr double w1_lo = 0x1.33e51db8d4cf5p-49;
+  static constexpr double h0 = 0x1.cf4b5abe488c7p96;
+  static constexpr double h1 = -0x1.c908cb9a7e5d6p94;
+  static constexpr double h2 = 0x1.94ec810318297p93;
+};
+
+template <>
+struct NormalTanhConstants<fp16> {
+  static constexpr float k1 = 0x1.26aec2p1f;
+  static constexpr float k3 = 0x1.a5a7dp-4f;
+  static constexpr float slope_0 = 0x1.988456p0f;
+  static constexpr float slope_2 = 0x1.b6676ap-3f;
+  static constexpr float one = 0x1.fffffep-1f;
+  static constexpr float exp2_0 = 0x1p0f;
+  static constexpr float exp2_1 = 0x1.62e42cp-1f;
+  static constexpr float exp2_2 = 0x1.ebf9d6p-3f;
+  static constexpr float exp2_3 = 0x1.c6b6e2p-5f;
+  static constexpr float exp2_4 = 0x1.3ce88ep-7f;
+  static constexpr float exp2_5 = 0x1.5bda3cp-10f;
+};
+
+template <class Type>
+struct Logistic1702Constants;
+
+template <>
+struct Logistic1702Constants<float> {
+  static constexpr float log2_scale = 0x1.4p5f;
+  static constexpr float scale = 0x1p40f;
+  static constexpr float limit = 0x1.099p6f;
+  static constexpr float k1_hi = 0x1.3a4cb8p1f;
+  static constexpr float k1_lo = 0x1.71fb8ap-21f;
+  static constexpr float k3_hi = 0x0p0f;
+  static constexpr float k3_lo = 0x0p0f;
+  static constexpr float slope_0 = 0x1.b3b646p0f;
+  static constexpr float slope_2 = 0x0p0f;
+  static constexpr float root_hi = 0x1.80974ap-1f;
+  static constexpr float root_lo = 0x1.8af8f8p-27f;
+  static constexpr float root_exp = 0x1.f96p-1f;
+  static constexpr float root_exp_squared = 0x1.f2d5f2p-1f;
+  static constexpr float twice_one = 0x1.c5b73cp42f;
+  static constexpr float one_squared = 0x1.9210fep83f;
+  static constexpr float w0_hi = 0x1.3a4cb8p1f;
+  static constexpr float w0_lo = 0x1.71fb8ap-21f;
+  static constexpr float w1_hi = 0x0p0f;
+  static constexpr float w1_lo = 0x0p0f;
+  static constexpr float h0 = 0x1.7d1db4p42f;
+  static constexpr float h1 = 0x0p0f;
+  static constexpr float h2 = 0x0p0f;
+};
+
+template <>
+struct Logistic1702Constants<double> {
+  static constexpr double log2_scale = 0x1.8p6;
+  static constexpr double scale = 0x1p96;
+  static constexpr double limit = 0x1.bdf4p8;
+  static constexpr double k1_hi = 0x1.3a4cbdc7ee26p1;
+  static constexpr double k1_lo = 0x1.65a1e5c0979c8p-48;
+  static constexpr double k3_hi = 0x0p0;
+  static constexpr double k3_lo = 0x0p0;
+  static constexpr double slope_0 = 0x1.b3b645a1cac08p0;
+  static constexpr double slope_2 = 0x0p0;
+  static constexpr double root_hi = 0x1.80974a62be3dfp-1;
+  static constexpr double root_lo = -0x1.b12c858d26bfp-55;
+  static constexpr double root_exp = 0x1.f98p-1;
+  static constexpr double root_exp_squared = 0x1.f3152p-1;
+  static constexpr double twice_one = 0x1.c5d3f6467ef87p98;
+  static constexpr double one_squared = 0x1.9243ea8ab13e1p195;
+  static constexpr double w0_hi = 0x1.3a4cbdc7ee26p1;
+  static constexpr double w0_lo = 0x1.65a1e5c0979c8p-48;
+  static constexpr double w1_hi = 0x0p0;
+  static constexpr double w1_lo = 0x0p0;
+  static constexpr double h0 = 0x1.7d4df9130c471p98;
+  static constexpr double h1 = 0x0p0;
+  static constexpr double h2 = 0x0p0;
+};
+
+template <>
+struct Logistic1702Constants<fp16> {
+  static constexpr float k1 = 0x1.3a4cbep1f;
+  static constexpr float k3 = 0x0p0f;
+  static constexpr float slope_0 = 0x1.b3b644p0f;
+  static constexpr float slope_2 = 0x0p0f;
+  static constexpr float one = 0x1.fffffep-1f;
+  static constexpr float exp2_0 = 0x1p0f;
+  static constexpr float exp2_1 = 0x1.62e41cp-1f;
+  static constexpr float exp2_2 = 0x1.ebf9a4p-3f;
+  static constexpr float exp2_3 = 0x1.c6b6c4p-5f;
+  static constexpr float exp2_4 = 0x1.3ce8cp-7f;
+  static constexpr float exp2_5 = 0x1.5bda24p-10f;
+};
+
+}  // namespace gelu_kernels

@@ -1,0 +1,22 @@
+// The list of gates: the only place that names them all.
+#pragma once
+
+#include "csrc/gates/logistic.h"
+#include "csrc/gates/normal.h"
+#include "csrc/gates/normal_tanh.h"
+
+// _(name, type, the `approximate=` of fused_gelu that selects it)
+#define GELU_KERNELS_FOR_EACH_GATE(_) \
+  _(normal, Normal, "none")           \
+  _(normal_tanh, NormalTanh, "tanh")  \
+  _(logistic_1702, Logistic1702, "sigmoid")
+
+namespace gelu_kernels {
+
+enum class Gate {
+#define GELU_KERNELS_ENUMERATE(name, Type, approximate) name,
+  GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_ENUMERATE)
+#undef GELU_KERNELS_ENUMERATE
+};
+
+}  // namespace gelu_kernels

@@ -1,0 +1,125 @@
+// The gate of the GELU: g(x) = x Phi(x), Phi the normal distribution function and phi its density.
+//
+// With a = |x|: g(x) = max(x, 0) - a Phi(-a); g'(x) = D(a) for x < 0 and 1 - D(a) for x > 0, where
+// D(a) = Phi(-a) - a phi(a). Nothing cancels, once the root of D is taken out as a factor.
+#pragma once
+
+#include <type_traits>
+
+#include "csrc/gates/arithmetic.h"
+#include "csrc/gates/coefficients/exp2.h"
+#include "csrc/gates/coefficients/normal.h"
+
+namespace gelu_kernels {
+
+struct Normal {
+  template <class Precision>
+  static GELU_KERNELS_HD typename Precision::Real value(typename Precision::Real x) {
+    using Real = typename Precision::Real;
+    using C = NormalConstants<Precision>;
+    if constexpr (is_half<Precision>) {
+      const float a = magnitude(x, C::value_limit);
+      const Power power = scaled_exp2<Precision>(normal_log2_cdf(Precision(), a), a, -1.0f);
+      // Near zero power is 1/2: the first fma is exact, and y has no rounding but its last.
+      const float scaled = a * C::unscale;
+      const float y = fma(-scaled, power.integral, positive_part(x));
+      return fma(-scaled * power.integral, power.fractional, y);
+    } else {
+      const Real a = magnitude(x, C::limit);
+      // z = a b / (a + b) with b = value_pole. This form damps the roundings of the sum and of the
+      // quotient by a/b; for large a, where that is no help, z hardly changes a Phi(-a) e^(a^2/2).
+      const Real z = fma(-a, a / (a + C::value_pole), a);
+      const Real tail = z * scaled_gaussian<Precision>(normal_value_factor(z), a);
+      return fma(tail, -C::unscale, positive_part(x));
+    }
+  }
+
+  template <class Precision>
+  static GELU_KERNELS_HD typename Precision::Real derivative(typename Precision::Real x) {
+    using Real = typename Precision::Real;
+    using C = NormalConstants<Precision>;
+    if constexpr (is_half<Precision>) {
+      const float a = magnitude(x, C::derivative_limit);
+      const float distance = fma(-a, C::slope * C::unscale, 0.5f * C::unscale);
+      const Power power = scaled_exp2<Precision>(normal_log2_derivative(Precision(), a), a, 0.0f);
+      const float scaled = distance * power.integral;
+      const float whole = fma(power.integral, power.fractional, power.integral);
+      return x > 0 ? fma(-distance, whole, 1.0f) : fma(scaled, power.fractional, scaled);
+    } else {
+      const Real a = magnitude(x, C::limit);
+      const Real distance = fma(-a, C::unscale, C::root_hi * C::unscale) + C::root_lo * C::unscale;
+      const Real factor = normal_derivative_factor(a / (a + C::derivative_pole));
+      const Real d = scaled_gaussian<Precision>(factor, a);
+      return x > 0 ? fma(-distance, d, Real(1)) : distance * d;
+    }
+  }
+
+  template <class Precision>
+  static GELU_KERNELS_HD typename Precision::Real second_derivative(typename Precision::Real x) {
+    using Real = typename Precision::Real;
+    using Wide = std::conditional_t<is_half<Precision>, fp32, Precision>;
+    using C = NormalConstants<Wide>;
+    const Real a = magnitude(x, C::limit);
+    const Real factor = normal_density_factor(a * a) * fma(-a, a, Real(2));
+    return scaled_gaussian<Wide>(factor, a) * C::unscale;
+  }
+
+  // g'' as a formula over any type that has exp and clamp of its own: over at::Tensor, it can be
+  // differentiated further.
+  template <class T>
+  static T second_derivative_formula(const T& x) {
+    const T y = clamp(x, -40, 40);  // beyond, g'' is 0 in any precision
+    return exp(y * y * -0.5) * (2 - y * y) * 0.3989422804014327;
+  }
+
+ private:
+  template <class Precision>
+  static constexpr bool is_half =
+      std::is_same_v<Precision, bf16> || std::is_same_v<Precision, fp16>;
+
+  struct Power {
+    float integral;    // 2^n
+    float fractional;  // 2^f - 1
+  };
+
+  // 2^(a h + offset) / unscale.
+  template <class Precision>
+  static GELU_KERNELS_HD Power scaled_exp2(float h, float a, float offset) {
+    const float origin = NormalConstants<Precision>::origin + offset;
+    const float shifted = fma(h, a, origin);
+    const float f = fma(h, a, origin - shifted);
+    return {power_of_two(shifted), exp2m1<Precision>(f)};
+  }
+
+  // `origin` holds the exponent bias, so that a shift alone makes a power of two.
+  template <class Real>
+  static GELU_KERNELS_HD Real power_of_two(Real shifted) {
+    return from_bits(bits(shifted) << Format<Real>::mantissa_bits);
+  }
+
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real exp2m1(Real f) {
+    if constexpr (std::is_same_v<Precision, bf16>) {
+      return exp2m1_polynomial_4(f);
+    } else if constexpr (std::is_same_v<Precision, fp16>) {
+      return exp2m1_polynomial_5(f);
+    } else {
+      return exp2m1_polynomial(f);
+    }
+  }
+
+  // y 2^(-k a^2) / unscale, k = log2(e)/2 rounded to Real: the fit of y makes up for that rounding.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real scaled_gaussian(Real y, Real a) {
+    using C = NormalConstants<Precision>;
+    const Real s = a * a;
+    const Real s_low = fma(a, a, -s);
+    const Real shifted = fma(s, -C::half_log2e, C::origin);
+    const Real f = fma(s_low, -C::half_log2e, fma(s, -C::half_log2e, C::origin - shifted));
+    const Real scaled = y * power_of_two(shifted);
+    // Not scaled * 2^f: 2^f - 1 has the smaller rounding error.
+    return fma(scaled, exp2m1<Precision>(f), scaled);
+  }
+};
+
+}  // namespace gelu_kernels

@@ -1,0 +1,186 @@
+// Gates x sigmoid(v(x)) with an odd polynomial v(x) = k1 x + k3 x^3.
+//
+// With a = |x| and E = exp(-v(a)), which never overflows, the sigmoid of -v(a) is F = E / (1 + E),
+// and g(x) = max(x, 0) - a F. g'(x) = D(a) for x < 0 and 1 - D(a) for x > 0, where D(a) = F - a
+// v'(a) F (1 - F); g'' is even. E is kept times `scale` and the 1 beside it too: that cancels in
+// the quotients, and E stays a normal number where g underflows.
+#pragma once
+
+#include <type_traits>
+
+#include "csrc/gates/arithmetic.h"
+#include "csrc/gates/coefficients/exp2.h"
+#include "csrc/gates/coefficients/sigmoid.h"
+
+namespace gelu_kernels {
+
+// Constants<float> and Constants<double> are for results in that type, Constants<fp16> for 16-bit
+// ones.
+template <template <class> class Constants>
+struct SigmoidGate {
+  template <class Precision>
+  static GELU_KERNELS_HD typename Precision::Real value(typename Precision::Real x) {
+    using C = Constants<typename Precision::Real>;
+    const auto a = magnitude(x, C::limit);
+    if constexpr (is_half<Precision>) {
+      return fma(-a, half_tail(a), positive_part(x));
+    } else {
+      // a F would not do: F loses bits to underflow before the product does.
+      const auto e = exponential(a);
+      return positive_part(x) - a * e / (C::scale + e);
+    }
+  }
+
+  template <class Precision>
+  static GELU_KERNELS_HD typename Precision::Real derivative(typename Precision::Real x) {
+    using C = Constants<typename Precision::Real>;
+    const auto a = magnitude(x, C::limit);
+    typename Precision::Real tail;
+    if constexpr (is_half<Precision>) {
+      tail = half_derivative_tail(a);
+    } else {
+      tail = derivative_tail(a);
+    }
+    return x > 0 ? 1 - tail : tail;
+  }
+
+  // E (2 v' + a v'' - a v'^2 (1 - E) / (1 + E)) / (1 + E)^2.
+  template <class Precision>
+  static GELU_KERNELS_HD typename Precision::Real second_derivative(typename Precision::Real x) {
+    using Real = typename Precision::Real;
+    using C = Constants<Real>;
+    const Real a = magnitude(x, C::limit);
+    const Real e = exponential(a);
+    const Real slope = even(a, C::slope_0, C::slope_2);
+    const Real sum = C::scale + e;
+    const Real bracket =
+        even(a, 2 * C::slope_0, 4 * C::slope_2) * sum - a * slope * slope * (C::scale - e);
+    return e * bracket / (sum * sum * fma(e, 1 / C::scale, Real(1)));
+  }
+
+  // g'' as a formula over any type that has sigmoid and clamp of its own: over at::Tensor, it can
+  // be differentiated further.
+  template <class T>
+  static T second_derivative_formula(const T& x) {
+    using C = Constants<double>;
+    const T y = clamp(x, -C::limit, C::limit);  // beyond, g'' is 0 in any precision
+    const T s = y * y;
+    const T f = sigmoid(y * (s * (C::slope_2 / 3) + C::slope_0));
+    const T slope = s * C::slope_2 + C::slope_0;
+    return f * (1 - f) * (s * (4 * C::slope_2) + 2 * C::slope_0 + y * slope * slope * (1 - 2 * f));
+  }
+
+ private:
+  template <class Precision>
+  static constexpr bool is_half =
+      std::is_same_v<Precision, bf16> || std::is_same_v<Precision, fp16>;
+
+  template <class Real>
+  struct Pair {
+    Real hi, lo;
+  };
+
+  // An exponent u = n + fraction, |fraction| <= 1/2, for scale_by_power_of_two(q, shifted), which
+  // gives scale 2^n q.
+  template <class Real>
+  struct Exponent {
+    Real shifted, fraction;
+  };
+
+  // u = x y.
+  template <class Real>
+  static GELU_KERNELS_HD Exponent<Real> exponent(Real x, Real y) {
+    constexpr Real origin = Format<Real>::round_to_integer + Constants<Real>::log2_scale;
+    const Real shifted = fma(x, y, origin);
+    return {shifted, fma(x, y, origin - shifted)};
+  }
+
+  // c0 + c2 a^2; c2 is 0 if v is linear.
+  template <class Real>
+  static GELU_KERNELS_HD Real even(Real a, Real c0, Real c2) {
+    if constexpr (Constants<Real>::k3_hi == 0) {
+      return c0;
+    } else {
+      return fma(a * a, c2, c0);
+    }
+  }
+
+  // p x + c to about twice the precision, if c.hi - result.hi is exact.
+  template <class Real>
+  static GELU_KERNELS_HD Pair<Real> horner_step(Pair<Real> p, Real x, Pair<Real> c) {
+    const Real hi = fma(p.hi, x, c.hi);
+    return {hi, fma(p.hi, x, c.hi - hi) + fma(p.lo, x, c.lo)};
+  }
+
+  // 2^f.
+  static GELU_KERNELS_HD float exp2_fraction(float f) { return exp2_polynomial_6(f); }
+  static GELU_KERNELS_HD double exp2_fraction(double f) { return exp2_polynomial(f); }
+
+  // scale E. v(a) log2(e) = a w reaches 160 (1090 in double) before g underflows, where a rounding
+  // of w to half a unit in the last place would change E by 80 units.
+  template <class Real>
+  static GELU_KERNELS_HD Real exponential(Real a) {
+    using C = Constants<Real>;
+    Pair<Real> w{C::k1_hi, C::k1_lo};
+    if constexpr (C::k3_hi != 0) {
+      const Real s = a * a;
+      w = horner_step({C::k3_hi, C::k3_lo}, s, w);
+      w.lo = fma(C::k3_hi, fma(a, a, -s), w.lo);
+    }
+    const Exponent<Real> u = exponent(-a, w.hi);
+    return scale_by_power_of_two(exp2_fraction(fma(-a, w.lo, u.fraction)), u.shifted);
+  }
+
+  // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 1 - 2^-24,
+  // and the other constants are a few units off too, such that every result is on the right side.
+  static GELU_KERNELS_HD float half_tail(float a) {
+    using C = Constants<fp16>;
+    const Exponent<float> u = exponent(-a, even(a, C::k1, C::k3));
+    const float power =
+        horner(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
+    const float e = scale_by_power_of_two(power, u.shifted);
+    return e / (Constants<float>::scale * C::one + e);
+  }
+
+  // D for 16-bit results: near its root with an absolute error of 2^-24, about what the rounding of
+  // x + bias to a float makes there.
+  static GELU_KERNELS_HD float half_derivative_tail(float a) {
+    using C = Constants<fp16>;
+    const float f = half_tail(a);
+    return fma(-a * even(a, C::slope_0, C::slope_2), fma(-f, f, f), f);
+  }
+
+  // D = E h / (1 + E)^2 with h = 1 + E - a v'(a). At the root r of h, 1 + exp(-v(r)) = r v'(r), so
+  // that h = (E - exp(-v(r))) + (r v'(r) - a v'(a)), where both terms are r - a times something
+  // positive: the first is exp(-v(r)) (2^u - 1) with u = (v(r) - v(a)) log2(e) = (r - a)(w0 + w1 a
+  // + w2 a^2), the second (r - a)(h0 + h1 (r - a) + h2 (r - a)^2). Nothing cancels. In the code E
+  // and 1 + E are times one unit and h times another, which cancel in the quotient (see
+  // fit/sigmoid.py).
+  template <class Real>
+  static GELU_KERNELS_HD Real derivative_tail(Real a) {
+    using C = Constants<Real>;
+    // r - a without a rounding error: Knuth's two-sum.
+    const Real difference = C::root_hi - a;
+    const Real minus_a = difference - C::root_hi;
+    const Real error = (C::root_hi - (difference - minus_a)) - (a + minus_a);
+    const Pair<Real> distance{difference, error + C::root_lo};
+    Pair<Real> w{C::w0_hi, C::w0_lo};
+    Real slope = C::h0;
+    if constexpr (C::k3_hi != 0) {
+      w = horner_step(horner_step({C::k3_hi, C::k3_lo}, a, {C::w1_hi, C::w1_lo}), a, w);
+      slope = horner(distance.hi, C::h0, C::h1, C::h2);
+    }
+    const Exponent<Real> u = exponent(distance.hi, w.hi);
+    const Real p = exp2m1_polynomial(fma(distance.lo, w.hi, fma(distance.hi, w.lo, u.fraction)));
+    // E = exp(-v(r)) 2^n (1 + p). 1 + p enters the product E h with a single rounding.
+    const Real power = scale_by_power_of_two(Real(1), u.shifted);
+    const Real e_power = scale_by_power_of_two(C::root_exp, u.shifted);
+    const Real h_power = scale_by_power_of_two(C::root_exp_squared, u.shifted);
+    const Real e = fma(e_power, p, e_power);
+    const Real growth = fma(h_power, p, h_power - C::scale * C::root_exp_squared);
+    const Real h = power * fma(distance.hi, slope, fma(distance.lo, slope, growth));
+    return fma(h, p, h) / fma(e, C::twice_one + e, C::one_squared);
+  }
+};
+
+}  // namespace gelu_kernels

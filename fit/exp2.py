@@ -1,0 +1,40 @@
+"""Fits 2^f on |f| <= 1/2, what is left of an exponential when its integer power is taken out."""
+
+import mpmath
+import numpy as np
+
+from fit import header, minimax
+
+
+def fit(degree: int, rounding: minimax.Rounding) -> tuple[list[float], float]:
+    """Minimax in relative error; 2^0 = 1 is kept exact."""
+    f = minimax.exact(minimax.chebyshev_points(-0.5, 0.5, 400))
+    target = np.frompyfunc(lambda x: mpmath.mpf(2) ** x, 1, 1)(f)
+    c, slack = minimax.fit(
+        minimax.powers(f, range(degree + 1)), target, target, target, rounding, {0: 1.0}
+    )
+    return c, -slack
+
+
+def main() -> None:
+    functions = []
+    for degree, real, exp2, exp2m1 in (
+        (4, "float", None, "exp2m1_polynomial_4"),
+        (5, "float", None, "exp2m1_polynomial_5"),
+        (6, "float", "exp2_polynomial_6", "exp2m1_polynomial"),
+        (11, "double", "exp2_polynomial", "exp2m1_polynomial"),
+    ):
+        c, error = fit(degree, minimax.ROUNDINGS[real])
+        error_of_power = f"; relative error of 2^f 2^{np.log2(error):.1f}."
+        for name, target, coefficients in (
+            (exp2, "2^f", c),
+            (exp2m1, "2^f - 1", [0.0, *c[1:]]),
+        ):
+            if name:
+                comment = f"{target} for |f| <= 1/2{error_of_power}"
+                functions.append(header.polynomial(name, "f", coefficients, comment, real))
+    header.write("exp2.h", "fit.exp2", functions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""Fits for 16-bit results: polynomials that put every input inside its rounding interval."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fit import minimax
+
+SEED = 0
+TRIALS = 20000
+
+
+@dataclass(frozen=True)
+class Format:
+    name: str
+    precision: int  # bits of the significand, the hidden one included
+    smallest_exponent: int  # of a normal number
+
+    def numbers(self, low: float, high: float) -> np.ndarray:
+        """The numbers in [low, high], all normal, ascending."""
+        exponents = np.arange(np.floor(np.log2(low)), np.floor(np.log2(high)) + 1)
+        significands = np.arange(2 ** (self.precision - 1), 2**self.precision)
+        x = np.ldexp(significands, (exponents[:, None] - self.precision + 1).astype(int)).ravel()
+        return x[(low <= x) & (x <= high)]
+
+    def floats(self, y: np.ndarray, ties: str) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest float that round to the number nearest to y.
+
+        `ties` is where the rounding of a float sends them: "even" or "up", to plus infinity.
+        """
+        exponent = np.maximum(np.frexp(y)[1] - 1, self.smallest_exponent)
+        spacing = np.ldexp(1.0, exponent - self.precision + 1)
+        nearest = np.rint(np.abs(y) / spacing)
+        # Below a power of two the spacing is half as wide.
+        is_power = (nearest == 2 ** (self.precision - 1)) & (exponent > self.smallest_exponent)
+        inner = np.sign(y) * (nearest - np.where(is_power, 0.25, 0.5)) * spacing
+        outer = np.sign(y) * (nearest + 0.5) * spacing
+        low, high = (end(inner, outer).astype(np.float32) for end in (np.minimum, np.maximum))
+        is_even = nearest % 2 == 0
+        keep_low, keep_high = (is_even, is_even) if ties == "even" else (True, False)
+        infinity = np.float32(np.inf)
+        return (
+            np.where(keep_low, low, np.nextafter(low, infinity)),
+            np.where(keep_high, high, np.nextafter(high, -infinity)),
+        )
+
+
+BF16 = Format("bf16", 8, -126)
+FP16 = Format("fp16", 11, -14)
+
+
+RESTARTS, TRIALS = 20, 3000
+ROUND_TO_INTEGER = np.float32(1.5 * 2**23)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """base - factor 2^(offset + a h(a)) is to round as base - tail does, for every row."""
+
+    offset: int
+    split: np.ndarray  # 2^n and 2^f - 1 enter the result one after the other, not as a product
+    a: np.ndarray
+    base: np.ndarray
+    factor: np.ndarray
+    tail: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def select(self, rows: np.ndarray) -> "Problem":
+        columns = (self.split, self.a, self.base, self.factor, self.tail, self.low, self.high)
+        return Problem(self.offset, *(column[rows] for column in columns))
+
+    def exponents(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The lower bound of offset + a h(a), its exact value, and its upper bound."""
+        low = self.low - np.spacing(np.abs(self.low)).astype(float) / 2  # y is rounded to a float
+        high = self.high + np.spacing(np.abs(self.high)).astype(float) / 2
+        ends = (self.base - high) / self.factor, (self.base - low) / self.factor
+        with np.errstate(divide="ignore"):
+            low, high = (np.log2(np.maximum(e, 0)) for e in (np.minimum(*ends), np.maximum(*ends)))
+        return low, np.log2(self.tail / self.factor), high
+
+    def misses(self, h: np.ndarray, exp2: Sequence[float]) -> int:
+        """How many rows come out wrong of the operations of csrc/gates/normal.h."""
+        a = self.a.astype(np.float32)
+        product = _horner(a, h)
+        origin = ROUND_TO_INTEGER + np.float32(self.offset)
+        shifted = _fma(product, a, origin)
+        fraction = _fma(product, a, origin - shifted)
+        power = np.ldexp(np.float32(1), (shifted - ROUND_TO_INTEGER).astype(int))
+        rest = fraction * _horner(fraction, exp2[1:])
+        split = _fma(-self.factor * power, rest, _fma(-self.factor, power, self.base))
+        whole = _fma(-self.factor, _fma(power, rest, power), self.base)
+        y = np.where(self.split, split, whole)
+        return int(np.count_nonzero((y < self.low) | (self.high < y)))
+
+
+def problem(
+    fmt: Format,
+    a: np.ndarray,
+    base: np.ndarray,
+    factor: np.ndarray,
+    tail: np.ndarray,
+    *,
+    offset: int,
+    sign: int,
+    ties: str,
+    exact_factor: bool,
+) -> Problem:
+    """The results base - tail, for x = a, and -sign tail, for x = -a.
+
+    `exact_factor` says that base - factor 2^n is exact, so that the sum can be split for x = a too.
+    """
+    base = np.concatenate([base, np.zeros_like(base)])
+    factor = np.concatenate([factor, sign * factor])
+    tail = np.concatenate([tail, sign * tail])
+    low, high = fmt.floats(base - tail, ties)
+    split = (base == 0) | exact_factor
+    return Problem(offset, split, np.tile(a, 2), base, factor, tail, low, high)
+
+
+def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray | np.float32) -> np.ndarray:
+    """In float; the sum rounds twice, to 53 bits and to 24, which differs one time in some 2^29."""
+    return (a.astype(float) * b + c).astype(np.float32)
+
+
+def _horner(x: np.ndarray, c: Sequence[float] | np.ndarray) -> np.ndarray:
+    y = np.full_like(x, c[-1])
+    for coefficient in reversed(c[:-1]):
+        y = _fma(y, x, np.float32(coefficient))
+    return y
+
+
+def fit(problem: Problem, degree: int, exp2: Sequence[float], exp2_error: float) -> list[float]:
+    """The coefficients of h, for the given degree of a h(a), without a miss.
+
+    A linear program leaves a few of the hardest rows to the roundings of the evaluation. Of the
+    polynomials within a fraction of those roundings, a random walk finds one that is right in all.
+    """
+    low, exact, high = problem.exponents()
+    noise = 2.0**-24 * np.abs(exact - problem.offset) + exp2_error
+    noise += np.where(problem.split, 0, 2.0**-24)
+    room = np.minimum(high - exact, exact - low) / noise
+    hard = room < 300
+    hard[::50] = True  # where every interval is wide, enough rows to hold the polynomial
+    # So that a float between two 16-bit inputs is within half a unit and a sixteenth as well.
+    sixteenth = (high - low) / 16
+    low, high = np.maximum(low, exact - sixteenth), np.minimum(high, exact + sixteenth)
+    basis = minimax.powers(problem.a[hard], range(degree + 1))
+    bounds = (minimax.exact(x[hard]) for x in (low, high, noise))
+    c, _ = minimax.fit(basis, *bounds, minimax.to_float32, {0: float(problem.offset)})
+
+    weighted = basis[:, 1:].astype(float) / noise[hard, None]
+    directions = np.linalg.inv(np.linalg.qr(weighted)[1]) * np.sqrt(len(weighted))
+    start = np.array(c[1:])
+    hardest = problem.select(room < 20)
+    for seed in range(RESTARTS):
+        random = np.random.default_rng(seed)
+        best, fewest = start, len(room)
+        for _ in range(TRIALS):
+            moved = best + directions @ random.normal(scale=0.03, size=best.size)
+            coefficients = moved.astype(np.float32)
+            count = hardest.misses(coefficients, exp2)
+            if count <= fewest:
+                best, fewest = moved, count
+            if count == 0 and problem.misses(coefficients, exp2) == 0:
+                return [float(x) for x in coefficients]
+    raise ArithmeticError(f"no coefficients without a miss among {RESTARTS * TRIALS}")

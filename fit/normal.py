@@ -1,0 +1,228 @@
+"""Fits the polynomials of the gate x Phi(x), for csrc/gates/normal.h."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath
+import numpy as np
+from mpmath import mpf
+from scipy.special import ndtr
+
+from fit import exp2, half, header, minimax
+
+SQRT_TAU = mpmath.sqrt(2 * mpmath.pi)
+HALF_LOG2E = 1 / (2 * mpmath.log(2))
+
+
+def upper_tail(a: mpf) -> mpf:
+    """Phi(-a)."""
+    return mpmath.erfc(a / mpmath.sqrt(2)) / 2
+
+
+def tail_derivative(a: mpf) -> mpf:
+    """D(a) = Phi(-a) - a phi(a), the derivative of x Phi(x) at x = -a."""
+    return upper_tail(a) - a * mpmath.exp(-a * a / 2) / SQRT_TAU
+
+
+ROOT = mpmath.findroot(tail_derivative, 0.75)
+
+SLOPE = float(minimax.to_float32(1 / (2 * ROOT)))
+
+
+@dataclass(frozen=True)
+class Wide:
+    """The formula for fp32 and fp64.
+
+    a Phi(-a) = z P(z) e^(-a^2/2) with z = value_pole a/(a + value_pole), and
+    D(a) = (root - a) U(v) e^(-a^2/2) with v = a/(a + derivative_pole).
+    """
+
+    precision: str
+    real: str
+    limit: float  # beyond it g(x) - max(x, 0), g'(x) - [x > 0] and g''(x) round to zero
+    log2_scale: int  # of what e^(-a^2/2) is multiplied by, to keep it normal
+    fraction_bits: int
+    exponent_bias: int
+    value_pole: float
+    value_centre: float
+    value_degree: int
+    derivative_pole: float
+    derivative_centre: float
+    derivative_degree: int
+
+    @property
+    def rounding(self) -> minimax.Rounding:
+        return minimax.ROUNDINGS[self.real]
+
+    def fit(
+        self, target: Callable[[mpf], mpf], pole: float, scale: float, centre: float, degree: int
+    ) -> tuple[list[float], float]:
+        """Fits target(a) 2^(k a^2) in powers of scale a/(a + pole) - centre.
+
+        k is log2(e)/2 rounded, as in the 2^(-k a^2) that the gate multiplies by.
+        """
+        k = self.rounding(HALF_LOG2E)
+        v = minimax.exact(minimax.chebyshev_points(0, self.limit / (self.limit + pole), 300))
+        goal = np.array([target(a) * mpf(2) ** (k * a * a) for a in pole * v / (1 - v)])
+        basis = minimax.powers(scale * v - centre, range(degree + 1))
+        c, slack = minimax.fit(basis, goal, goal, goal, self.rounding)
+        return c, -slack
+
+    def fit_value(self) -> tuple[list[float], float]:
+        pole = self.value_pole
+        return self.fit(
+            lambda a: upper_tail(a) * (1 + a / pole),
+            pole,
+            pole,
+            self.value_centre,
+            self.value_degree,
+        )
+
+    def fit_derivative(self) -> tuple[list[float], float]:
+        return self.fit(
+            lambda a: tail_derivative(a) / (ROOT - a),
+            self.derivative_pole,
+            1.0,
+            self.derivative_centre,
+            self.derivative_degree,
+        )
+
+    def constants(self) -> str:
+        root = self.rounding(ROOT)
+        values = {
+            "limit": self.limit,
+            "value_pole": self.value_pole,
+            "derivative_pole": self.derivative_pole,
+            "root_hi": root,
+            "root_lo": self.rounding(ROOT - root),
+            "half_log2e": self.rounding(HALF_LOG2E),
+            "unscale": 2.0**-self.log2_scale,
+            "origin": 1.5 * 2.0**self.fraction_bits + self.exponent_bias + self.log2_scale,
+        }
+        return header.constants(
+            f"NormalConstants<{self.precision}>",
+            values,
+            self.real,
+        )
+
+    def functions(self) -> list[str]:
+        value, value_error = self.fit_value()
+        derivative, derivative_error = self.fit_derivative()
+        remainder = HALF_LOG2E - self.rounding(HALF_LOG2E)
+        density = [1 / SQRT_TAU, -remainder * mpmath.log(2) / SQRT_TAU]
+        error = minimax.power_of_two
+        return [
+            header.polynomial(
+                "normal_value_factor",
+                "z",
+                value,
+                f"Phi(-a) 2^(k a^2) a/z for z = {self.value_pole} a / (a + {self.value_pole}) and "
+                f"a <= {self.limit}; relative error {error(value_error)}.",
+                self.real,
+                self.value_centre,
+            ),
+            header.polynomial(
+                "normal_derivative_factor",
+                "v",
+                derivative,
+                f"D(a) 2^(k a^2) / (root - a) for v = a / (a + {self.derivative_pole}) and "
+                f"a <= {self.limit}; relative error {error(derivative_error)}.",
+                self.real,
+                self.derivative_centre,
+            ),
+            header.polynomial(
+                "normal_density_factor",
+                "s",
+                [self.rounding(c) for c in density],
+                "phi(a) 2^(k s) for s = a^2: 1/sqrt(2 pi), and what rounding k leaves.",
+                self.real,
+            ),
+        ]
+
+
+WIDE = [
+    Wide("fp32", "float", 14.75, 32, 23, 127, 2.5, 0.0, 9, 4.0, 0.0, 7),
+    Wide("fp64", "double", 38.8125, 96, 52, 1023, 2.5, 1.25, 26, 4.0, 0.5, 20),
+]
+
+
+@dataclass(frozen=True)
+class Half:
+    """The formula for 16-bit results.
+
+    Phi(-a) = 2^(-1 + a h(a)), and D(a) = (1/2 - slope a) 2^(a h(a)) with another h. The polynomials
+    put every input inside its rounding interval, subnormal results included.
+    """
+
+    format: half.Format
+    value_limit: float
+    derivative_limit: float
+    log2_scale: int
+    exp2_degree: int
+    value_degree: int
+    derivative_degree: int
+
+    def fit(self, problem: Callable[..., half.Problem], limit: float, degree: int) -> list[float]:
+        a = self.format.numbers(2.0**-13, limit)
+        power, error = exp2.fit(self.exp2_degree, minimax.to_float32)
+        return half.fit(problem(self.format, a), degree, power, error)
+
+    def functions(self) -> list[str]:
+        name = self.format.name
+        every = f"Every {name} input falls inside its rounding interval."
+        value = self.fit(value_problem, self.value_limit, self.value_degree)
+        derivative = self.fit(derivative_problem, self.derivative_limit, self.derivative_degree)
+        return [
+            header.polynomial(
+                "normal_log2_cdf", "a", value, f"(1 + log2 Phi(-a)) / a. {every}", tag=name
+            ),
+            header.polynomial(
+                "normal_log2_derivative",
+                "a",
+                derivative,
+                f"log2(D(a) / (1/2 - slope a)) / a. {every}",
+                tag=name,
+            ),
+        ]
+
+    def constants(self) -> str:
+        values = {
+            "value_limit": self.value_limit,
+            "derivative_limit": self.derivative_limit,
+            "unscale": 2.0**-self.log2_scale,
+            "origin": 1.5 * 2.0**23 + 127 + self.log2_scale,
+            "slope": SLOPE,
+        }
+        return header.constants(f"NormalConstants<{self.format.name}>", values, "float")
+
+
+HALF = [
+    Half(half.BF16, 13.625, 13.8125, 16, 4, 9, 10),
+    Half(half.FP16, 5.75, 6.0625, 0, 5, 8, 8),
+]
+
+
+def value_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
+    tail = a * ndtr(-a)
+    return half.problem(fmt, a, a, a, tail, offset=-1, sign=1, ties="up", exact_factor=True)
+
+
+def derivative_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
+    tail = ndtr(-a) - a * np.exp(-a * a / 2) / np.sqrt(2 * np.pi)
+    factor = (0.5 - SLOPE * a).astype(np.float32).astype(float)
+    one = np.ones_like(a)
+    return half.problem(
+        fmt, a, one, factor, tail, offset=0, sign=-1, ties="even", exact_factor=False
+    )
+
+
+def main() -> None:
+    forms = [*WIDE, *HALF]
+    constants = [form.constants() for form in forms]
+    functions = [function for form in forms for function in form.functions()]
+    declaration = "template <class Precision>\nstruct NormalConstants;"
+    header.write("normal.h", "fit.normal", [declaration, *constants, *functions])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Constants of the gates x sigmoid(k1 x + k3 x^3), in the notation of csrc/gates/sigmoid.h."""
+
+from dataclasses import dataclass
+
+import mpmath
+import numpy as np
+from mpmath import mpf
+
+from fit import exp2, header, minimax
+from fit.half import BF16, FP16, Format
+
+DEGREE = 5  # of 2^f for 16-bit results
+LOG2E = 1 / mpmath.log(2)
+SQRT_8_PI = mpmath.sqrt(8 / mpmath.pi)
+GATES = {
+    "NormalTanh": (SQRT_8_PI, SQRT_8_PI * mpf("0.044715")),
+    "Logistic1702": (mpf("1.702"), mpf(0)),
+}
+
+
+@dataclass(frozen=True)
+class Real:
+    """A type to evaluate in."""
+
+    name: str
+    rounding: minimax.Rounding
+    log2_scale: int
+    depth: int  # v(a) log2(e) at which both g(-a) and g'(-a) have underflowed to zero
+    fraction_bits: int  # of a leading coefficient: as many as horner_step can do with
+
+    def truncate(self, x: mpf) -> mpf:
+        return mpmath.floor(mpmath.ldexp(x, self.fraction_bits)) / 2**self.fraction_bits
+
+
+FLOAT = Real("float", minimax.to_float32, log2_scale=40, depth=163, fraction_bits=20)
+DOUBLE = Real("double", minimax.to_float64, log2_scale=96, depth=1095, fraction_bits=47)
+
+
+def constants(k1: mpf, k3: mpf, real: Real) -> dict[str, float]:
+    def v(a: mpf) -> mpf:
+        return k1 * a + k3 * a**3
+
+    scale = mpf(2) ** real.log2_scale
+    root = mpmath.findroot(lambda a: 1 + mpmath.exp(-v(a)) - (k1 * a + 3 * k3 * a**3), 0.75)
+    limit = mpmath.findroot(lambda a: v(a) * LOG2E - real.depth, real.depth ** (1 / 3))
+    w0, w1 = (k1 + k3 * root**2) * LOG2E, k3 * root * LOG2E
+    h = [k1 + 9 * k3 * root**2, -9 * k3 * root, 3 * k3]
+
+    # The unit of exp(-v), 1 + exp(-v) and h cancels in the derivative: there they are times `one`,
+    # and `one` times exp(-v(root)) is root_exp, whose 12 bits make root_exp 2^n - root_exp exact.
+    # The relative rounding of a sum depends on where between powers of two it lies, and the worst
+    # cases are smallest with the significand of `one` in [1.77, 1.78): 4.0 units in the last
+    # place where others have up to 4.8. In that range one unit makes all constants good.
+    def scaled(root_exp: mpf) -> tuple[mpf, list[mpf]]:
+        one = scale * root_exp * mpmath.exp(v(root))
+        return one, [one * root_exp * x for x in h]
+
+    def rounding_error(root_exp: mpf) -> mpf:
+        one, scaled_h = scaled(root_exp)
+        values = [x for x in (one, one**2, *scaled_h) if x]
+        return max(abs(real.rounding(x) / x - 1) for x in values)
+
+    candidates = [mpf(m) / 4096 for m in range(2048, 4096)]
+    candidates = [m for m in candidates if 0.885 <= mpmath.frexp(scaled(m)[0])[0] < 0.89]
+    root_exp = min(candidates, key=rounding_error)
+    one, scaled_h = scaled(root_exp)
+
+    k1_hi, k3_hi = real.truncate(k1 * LOG2E), real.rounding(k3 * LOG2E)
+    root_hi, w0_hi, w1_hi = real.rounding(root), real.truncate(w0), real.truncate(w1)
+    values = {
+        "log2_scale": mpf(real.log2_scale),
+        "scale": scale,
+        "limit": mpmath.ceil(64 * limit) / 64,
+        "k1_hi": k1_hi,
+        "k1_lo": k1 * LOG2E - k1_hi,
+        "k3_hi": k3_hi,
+        "k3_lo": k3 * LOG2E - k3_hi,
+        "slope_0": k1,
+        "slope_2": 3 * k3,
+        "root_hi": root_hi,
+        "root_lo": root - root_hi,
+        "root_exp": root_exp,
+        "root_exp_squared": root_exp**2,
+        "twice_one": 2 * one,
+        "one_squared": one**2,
+        "w0_hi": w0_hi,
+        "w0_lo": w0 - w0_hi,
+        "w1_hi": w1_hi,
+        "w1_lo": w1 - w1_hi,
+        **{f"h{k}": x for k, x in enumerate(scaled_h)},
+    }
+    return {name: float(real.rounding(value)) for name, value in values.items()}
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """In float; the sum rounds twice, which differs one time in some 2^29."""
+    return (np.float64(a) * b + c).astype(np.float32)
+
+
+class HardResults:
+    """The 16-bit results of a gate that lie closest to a tie."""
+
+    def __init__(self, k1: mpf, k3: mpf, fmt: Format, limit: float) -> None:
+        k1, k3 = (np.longdouble(mpmath.nstr(k, 25)) for k in (k1, k3))
+        a = fmt.numbers(2.0**-13, limit).astype(np.longdouble)
+        f = 1 / (1 + np.exp(k1 * a + k3 * a**3))
+        d = f - a * (k1 + 3 * k3 * a**2) * f * (1 - f)
+        exact = np.stack([a - a * f, -a * f, 1 - d, d]).astype(float)
+        bounds = fmt.floats(exact[:2], "up"), fmt.floats(exact[2:], "even")
+        low, high = (np.concatenate(ends) for ends in zip(*bounds, strict=True))
+        noise = 2.0**-18 * np.stack([a * f, a * f, f, f])
+        hard = np.minimum(high - exact, exact - low) < noise
+        self.a = a.astype(np.float32)[hard.any(axis=0)]
+        self.low = np.where(hard, low, -np.inf)[:, hard.any(axis=0)]
+        self.high = np.where(hard, high, np.inf)[:, hard.any(axis=0)]
+
+    def misses(self, c: dict[str, np.float32]) -> int:
+        """How many results come out wrong of the operations of csrc/gates/sigmoid.h."""
+        a = self.a
+        w = fma(a * a, c["k3"], c["k1"])
+        origin = np.float32(1.5 * 2**23)
+        shifted = fma(-a, w, origin)
+        fraction = fma(-a, w, origin - shifted)
+        e = np.zeros_like(a)
+        for k in range(DEGREE, -1, -1):
+            e = fma(e, fraction, c[f"exp2_{k}"])
+        e = np.ldexp(e, (shifted - origin).astype(int))
+        f = e / (c["one"] + e)
+        z = a * fma(a * a, c["slope_2"], c["slope_0"])
+        d = fma(-z, fma(-f, f, f), f)
+        y = np.stack([fma(-a, f, a), -a * f, np.float32(1) - d, d])
+        return int(np.count_nonzero((y < self.low) | (self.high < y)))
+
+
+def half_constants(k1: mpf, k3: mpf, limit: float) -> dict[str, float]:
+    """Constants, a few units in the last place off, that get every 16-bit result right."""
+    coefficients, _ = exp2.fit(DEGREE, minimax.to_float32)
+    start = {
+        "k1": k1 * LOG2E,
+        "k3": k3 * LOG2E,
+        "slope_0": k1,
+        "slope_2": 3 * k3,
+        "one": 1 - mpf(2) ** -24,
+        **{f"exp2_{k}": c for k, c in enumerate(coefficients)},
+    }
+    exact = {name: np.float32(float(value)) for name, value in start.items()}
+    reach = {f"exp2_{k}": 16 for k in range(1, DEGREE + 1)} | {"slope_0": 2, "slope_2": 4}
+    hard = [HardResults(k1, k3, fmt, limit) for fmt in (FP16, BF16)]
+    random = np.random.default_rng(seed=0)
+    for _ in range(100000):
+        c = dict(exact)
+        for name, ulps in reach.items():
+            nudge = random.integers(-ulps, ulps + 1)
+            c[name] += nudge * np.spacing(c[name]) if c[name] else 0
+        if not any(h.misses(c) for h in hard):
+            return {name: float(value) for name, value in c.items()}
+    raise ArithmeticError("no constants round every 16-bit result correctly")
+
+
+def main() -> None:
+    parts = []
+    for name, (k1, k3) in GATES.items():
+        parts.append(f"template <class Type>\nstruct {name}Constants;")
+        for real in (FLOAT, DOUBLE):
+            values = constants(k1, k3, real)
+            parts.append(header.constants(f"{name}Constants<{real.name}>", values, real.name))
+        half = half_constants(k1, k3, constants(k1, k3, FLOAT)["limit"])
+        parts.append(header.constants(f"{name}Constants<fp16>", half, "float"))
+    header.write("sigmoid.h", "fit.sigmoid", parts)
+
+
+if __name__ == "__main__":
+    main()
