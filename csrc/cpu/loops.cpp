@@ -1,0 +1,243 @@
+// Compiled once for each instruction set, with GELU_KERNELS_CAPABILITY naming it. Everything but
+// the table at the end has internal linkage, and no library header with inline functions is
+// included: the linker must never put code built for one instruction set into the path of another.
+#include "csrc/cpu/loops.h"
+
+#include <utility>
+
+#include "csrc/cpu/storage.h"
+
+namespace gelu_kernels::cpu {
+namespace {
+
+// Every inner loop runs over a multiple of this many elements, a whole number of vectors in any
+// dtype and instruction set, so that there is no scalar remainder: ragged ends are padded in a
+// buffer.
+constexpr int64_t kVector = 32;
+constexpr int64_t kBlock = 256;
+
+template <class Precision>
+using StorageOf = typename Storage<Precision>::type;
+
+template <class Gate, class Precision>
+struct Forward {
+  static constexpr int inputs = 1;
+  using Real = typename Precision::Real;
+  static GELU_KERNELS_HD auto apply(Real x) {
+    return Storage<Precision>::store_value(Gate::template value<Precision>(x));
+  }
+};
+
+// The sum x + bias is not rounded to storage, and ties in it are ordinary ones.
+template <class Gate, class Precision>
+struct ForwardBias {
+  static constexpr int inputs = 2;
+  using Real = typename Precision::Real;
+  static GELU_KERNELS_HD auto apply(Real x, Real bias) {
+    return Storage<Precision>::store(Gate::template value<Precision>(x + bias));
+  }
+};
+
+template <class Gate, class Precision>
+struct Backward {
+  static constexpr int inputs = 2;
+  using Real = typename Precision::Real;
+  static GELU_KERNELS_HD auto apply(Real dy, Real x) {
+    return Storage<Precision>::store(dy * Gate::template derivative<Precision>(x));
+  }
+};
+
+template <class Gate, class Precision>
+struct BackwardBias {
+  static constexpr int inputs = 3;
+  using Real = typename Precision::Real;
+  static GELU_KERNELS_HD auto apply(Real dy, Real x, Real bias) {
+    return Backward<Gate, Precision>::apply(dy, x + bias);
+  }
+};
+
+template <class Gate, class Precision>
+struct DoubleBackward {
+  static constexpr int inputs = 3;
+  using Real = typename Precision::Real;
+  static GELU_KERNELS_HD auto apply(Real ddx, Real dy, Real x) {
+    return Storage<Precision>::store(ddx * dy * Gate::template second_derivative<Precision>(x));
+  }
+};
+
+template <class Gate, class Precision>
+struct DoubleBackwardBias {
+  static constexpr int inputs = 4;
+  using Real = typename Precision::Real;
+  static GELU_KERNELS_HD auto apply(Real ddx, Real dy, Real x, Real bias) {
+    return DoubleBackward<Gate, Precision>::apply(ddx, dy, x + bias);
+  }
+};
+
+// The hot loop. n is a multiple of kVector.
+template <class Function, class Precision, class T, class... Inputs>
+void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {
+  n &= ~(kVector - 1);
+  for (int64_t i = 0; i < n; ++i) out[i] = Function::apply(Storage<Precision>::load(in[i])...);
+}
+template <class Function, class Precision, class T, size_t... k>
+void run_on(int64_t n, T* const* operands, std::index_sequence<k...>) {
+  run<Function, Precision>(n, operands[0], static_cast<const T*>(operands[k + 1])...);
+}
+template <class Function, class Precision, class T>
+void run_on(int64_t n, T* const* operands) {
+  run_on<Function, Precision>(n, operands, std::make_index_sequence<Function::inputs>());
+}
+
+constexpr int64_t round_up(int64_t n) { return (n + kVector - 1) & ~(kVector - 1); }
+
+template <class T>
+void copy(Matrix to, Matrix from, int64_t columns, int64_t rows) {
+  constexpr int64_t size = sizeof(T);
+  const bool contiguous = to.column_stride == size && from.column_stride == size;
+  for (int64_t i = 0; i < rows; ++i) {
+    char* to_row = to.data + i * to.row_stride;
+    const char* from_row = from.data + i * from.row_stride;
+    if (contiguous) {
+      memcpy(to_row, from_row, static_cast<size_t>(columns * size));
+    } else {
+      for (int64_t j = 0; j < columns; ++j) {
+        memcpy(to_row + j * to.column_stride, from_row + j * from.column_stride, sizeof(T));
+      }
+    }
+  }
+}
+
+// A buffer as a matrix of consecutive rows.
+template <class T>
+Matrix packed(T* buffer, int64_t columns) {
+  return {reinterpret_cast<char*>(buffer), sizeof(T), columns * int64_t{sizeof(T)}};
+}
+
+template <class Function, class Precision>
+void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
+  using T = StorageOf<Precision>;
+  constexpr int operands = Function::inputs + 1;
+  bool contiguous = true;
+  for (int k = 0; k < operands; ++k) contiguous &= strides[k] == int64_t{sizeof(T)};
+
+  // Whole vectors of contiguous rows are read and written where they lie.
+  int64_t whole = 0;
+  if (contiguous && (rows == 1 || columns >= kBlock)) {
+    whole = columns & ~(kVector - 1);
+    for (int64_t i = 0; i < rows && whole > 0; ++i) {
+      T* row[operands];
+      for (int k = 0; k < operands; ++k) {
+        row[k] = reinterpret_cast<T*>(data[k] + i * strides[operands + k]);
+      }
+      run_on<Function, Precision>(whole, row);
+    }
+  }
+
+  // The rest, up to kBlock elements at a time: several short rows, or a piece of a long one.
+  T buffer[operands][kBlock];
+  T* row[operands];
+  for (int k = 0; k < operands; ++k) row[k] = buffer[k];
+  for (int64_t j = whole; j < columns; j += kBlock) {
+    const int64_t width = columns - j < kBlock ? columns - j : kBlock;
+    const int64_t height = kBlock / width;
+    for (int64_t i = 0; i < rows; i += height) {
+      const int64_t count = rows - i < height ? rows - i : height;
+      const int64_t elements = width * count, padded = round_up(elements);
+      const auto tile = [=](int k) {
+        const int64_t row_stride = strides[operands + k];
+        return Matrix{data[k] + i * row_stride + j * strides[k], strides[k], row_stride};
+      };
+      for (int k = 1; k < operands; ++k) {
+        copy<T>(packed(row[k], width), tile(k), width, count);
+        for (int64_t p = elements; p < padded; ++p) row[k][p] = 0;
+      }
+      run_on<Function, Precision>(padded, row);
+      copy<T>(tile(0), packed(row[0], width), width, count);
+    }
+  }
+}
+
+template <class Gate, class Precision>
+void backward_row(StorageOf<Precision>* __restrict dx, const StorageOf<Precision>* __restrict dy,
+                  const StorageOf<Precision>* __restrict x,
+                  const typename Precision::Real* __restrict bias,
+                  typename Precision::Real* __restrict sum, int64_t n) {
+  n &= ~(kVector - 1);
+  for (int64_t j = 0; j < n; ++j) {
+    const auto derivative =
+        Gate::template derivative<Precision>(Storage<Precision>::load(x[j]) + bias[j]);
+    const auto unrounded = Storage<Precision>::load(dy[j]) * derivative;
+    dx[j] = Storage<Precision>::store(unrounded);
+    sum[j] += unrounded;
+  }
+}
+
+template <class Gate, class Precision>
+void backward_column_sums(Matrix dx, Matrix dy, Matrix x, const char* bias, void* partial,
+                          int64_t columns, int64_t rows) {
+  using T = StorageOf<Precision>;
+  using Real = typename Precision::Real;
+  Real loaded_bias[kColumnTile] = {};
+  for (int64_t j = 0; j < columns; ++j) {
+    loaded_bias[j] = Storage<Precision>::load(reinterpret_cast<const T*>(bias)[j]);
+  }
+  Real sum[kColumnTile] = {};
+  T buffer[3][kColumnTile] = {};
+  const bool ragged = columns % kVector != 0;
+  const auto in_place = [ragged](Matrix m) {
+    return !ragged && m.column_stride == int64_t{sizeof(T)};
+  };
+  const bool pack_dx = !in_place(dx), pack_dy = !in_place(dy), pack_x = !in_place(x);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (pack_dy) copy<T>(packed(buffer[1], columns), dy, columns, 1);
+    if (pack_x) copy<T>(packed(buffer[2], columns), x, columns, 1);
+    backward_row<Gate, Precision>(pack_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
+                                  pack_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
+                                  pack_x ? buffer[2] : reinterpret_cast<T*>(x.data), loaded_bias,
+                                  sum, round_up(columns));
+    if (pack_dx) copy<T>(dx, packed(buffer[0], columns), columns, 1);
+    dx.data += dx.row_stride;
+    dy.data += dy.row_stride;
+    x.data += x.row_stride;
+  }
+  memcpy(partial, sum, static_cast<size_t>(columns) * sizeof(Real));
+}
+
+template <class Precision>
+void add_partial_sums(const void* partial, int64_t stride, int64_t blocks, char* dbias,
+                      int64_t columns) {
+  using Real = typename Precision::Real;
+  Real sum[kColumnTile] = {};
+  for (int64_t block = 0; block < blocks; ++block) {
+    const Real* __restrict row = static_cast<const Real*>(partial) + block * stride;
+    for (int64_t j = 0; j < columns; ++j) sum[j] += row[j];
+  }
+  auto* out = reinterpret_cast<StorageOf<Precision>*>(dbias);
+  for (int64_t j = 0; j < columns; ++j) out[j] = Storage<Precision>::store(sum[j]);
+}
+
+template <class Gate, class Precision>
+constexpr Loops loops_of() {
+  return {map<Forward<Gate, Precision>, Precision>,
+          map<ForwardBias<Gate, Precision>, Precision>,
+          map<Backward<Gate, Precision>, Precision>,
+          map<BackwardBias<Gate, Precision>, Precision>,
+          map<DoubleBackward<Gate, Precision>, Precision>,
+          map<DoubleBackwardBias<Gate, Precision>, Precision>,
+          backward_column_sums<Gate, Precision>,
+          add_partial_sums<Precision>};
+}
+
+}  // namespace
+
+// Indexed by Gate, then Dtype.
+extern const Loops GELU_KERNELS_CAPABILITY[][4];
+const Loops GELU_KERNELS_CAPABILITY[][4] = {
+#define GELU_KERNELS_LOOPS(name, Type, approximate) \
+  {loops_of<Type, fp64>(), loops_of<Type, fp32>(), loops_of<Type, fp16>(), loops_of<Type, bf16>()},
+    GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_LOOPS)
+#undef GELU_KERNELS_LOOPS
+};
+
+}  // namespace gelu_kernels::cpu

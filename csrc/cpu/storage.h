@@ -1,0 +1,87 @@
+// Conversions between storage formats and the type that a gate is evaluated in, as integer code:
+// g++ 12 vectorises it for any instruction set, which it does not do for a cast from or to
+// _Float16.
+#pragma once
+
+#include "csrc/gates/arithmetic.h"
+
+namespace gelu_kernels {
+
+// load(u) is exact. store(x) rounds to nearest, ties to even.
+//
+// store_value(x) rounds the value of a gate to nearest, ties towards +infinity. Near zero
+// gate(x) = x/2 + F'(0) x^2 lies above x/2 by less than float can hold, and where x/2 is a tie that
+// direction is the right one for both signs.
+template <class Precision>
+struct Storage;
+
+template <>
+struct Storage<bf16> {
+  using type = uint16_t;
+  static GELU_KERNELS_HD float load(uint16_t u) {
+    return from_bits(static_cast<uint32_t>(u) << 16);
+  }
+  static GELU_KERNELS_HD uint16_t store(float x) {
+    return shift(bits(x), 0x7fff + (bits(x) >> 16 & 1));
+  }
+  static GELU_KERNELS_HD uint16_t store_value(float x) {
+    return shift(bits(x), 0x8000 - (bits(x) >> 31));
+  }
+
+ private:
+  static GELU_KERNELS_HD uint16_t shift(uint32_t u, uint32_t half) {
+    const bool is_nan = (u & 0x7fffffff) > 0x7f800000;
+    return static_cast<uint16_t>((is_nan ? u | 0x400000 : u + half) >> 16);
+  }
+};
+
+template <>
+struct Storage<fp16> {
+  using type = uint16_t;
+  static GELU_KERNELS_HD float load(uint16_t u) {
+    const uint32_t magnitude = (u & 0x7fffu) << 13;
+    const uint32_t sign = (u & 0x8000u) << 16;
+    // Subnormals: 2^-14 + x, whose bits are at hand, less 2^-14. A multiplication by 2^112 would do
+    // for all finite numbers, but takes an assist of some 150 cycles for a subnormal operand.
+    const float subnormal = from_bits(magnitude + (113u << 23)) - 0x1p-14f;
+    const uint32_t bias = magnitude < (31u << 23) ? 112u << 23 : 224u << 23;
+    return from_bits(sign | (magnitude < (1u << 23) ? bits(subnormal) : magnitude + bias));
+  }
+  static GELU_KERNELS_HD uint16_t store(float x) {
+    const uint32_t u = bits(x) & 0x7fffffff;
+    const uint32_t normal = (u - (112u << 23) + 0xfff + (u >> 13 & 1)) >> 13;
+    // The last place of 1/2 is that of a subnormal, 2^-24.
+    const uint32_t subnormal = bits(from_bits(u) + 0.5f) - bits(0.5f);
+    return finish(x, u < (113u << 23) ? subnormal : normal);
+  }
+  static GELU_KERNELS_HD uint16_t store_value(float x) {
+    const uint32_t u = bits(x) & 0x7fffffff;
+    const uint32_t normal = (u - (112u << 23) + 0x1000 - (bits(x) >> 31)) >> 13;
+    // The factor moves x up by less than two floats: ties go up, and no gate's value is that near.
+    const float up = x < 0 ? 1 - 0x1p-23f : 1 + 0x1p-23f;
+    const uint32_t subnormal = bits(fma(from_bits(u), up, 0.5f)) - bits(0.5f);
+    return finish(x, u < (113u << 23) ? subnormal : normal);
+  }
+
+ private:
+  static GELU_KERNELS_HD uint16_t finish(float x, uint32_t rounded) {
+    const uint32_t finite = rounded < 0x7c00 ? rounded : 0x7c00;
+    const uint32_t magnitude = x == x ? finite : 0x7e00;
+    return static_cast<uint16_t>(magnitude | (bits(x) >> 16 & 0x8000));
+  }
+};
+
+template <class Precision>
+struct WideStorage {
+  using type = typename Precision::Real;
+  static GELU_KERNELS_HD type load(type x) { return x; }
+  static GELU_KERNELS_HD type store(type x) { return x; }
+  static GELU_KERNELS_HD type store_value(type x) { return x; }
+};
+
+template <>
+struct Storage<fp32> : WideStorage<fp32> {};
+template <>
+struct Storage<fp64> : WideStorage<fp64> {};
+
+}  // namespace gelu_kernels
