@@ -1,0 +1,265 @@
+// Autograd, written as the nodes that PyTorch generates for its own operators are: the fastest
+// route (a torch::autograd::Function costs 1 us more a call), and the only one that gives
+// torch.func, forward-mode AD and compiled autograd alike.
+#include <ATen/Functions.h>
+#include <ATen/OpMathType.h>
+#include <ATen/TensorOperators.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/dynamo/compiled_autograd.h>
+#include <torch/library.h>
+
+#include <vector>
+
+#include "csrc/ops/gate_ops.h"
+
+namespace gelu_kernels {
+namespace {
+
+using at::Tensor;
+using torch::autograd::compute_requires_grad;
+using torch::autograd::isFwGradDefined;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+using OptionalTensor = std::optional<Tensor>;
+
+// A node is held by a shared_ptr in torch 2.11 and by an intrusive_ptr from 2.13 on.
+using NodePointer = decltype(torch::autograd::Edge::function);
+
+template <class Node>
+auto make_node() {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {
+    // deleteNode, found by its argument's namespace, takes long chains apart without recursion.
+    return std::shared_ptr<Node>(new Node(), [](Node* node) { deleteNode(node); });
+  } else {
+    return c10::make_intrusive<Node>();
+  }
+}
+
+// A node's gradients are a pure function, Derived::gradients, of the gradient of its output, the
+// tensors it saved, which of its inputs want a gradient, and the gate. Eager backward calls it with
+// what was saved; compiled autograd puts a call of it in its graph.
+template <class Derived>
+struct GateNode : torch::autograd::TraceableFunction {
+  std::string gate;
+  c10::SmallVector<SavedVariable, 3> saved;
+
+  std::string name() const override { return Derived::kName; }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (SavedVariable& variable : saved) variable.reset_data();
+  }
+
+  variable_list apply(variable_list&& grads) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return gradients(grads, unpack(), wanted(), gate);
+  }
+
+  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
+    for (const SavedVariable& variable : saved) args.collect(variable, /*is_output=*/false);
+    args.collect(gate);
+  }
+
+  variable_list apply_with_saved(const variable_list& grads,
+                                 torch::dynamo::autograd::SwapSavedVariables& swap) override {
+    using namespace torch::dynamo::autograd;
+    const auto& compiler = getPyCompilerInterface();
+    static const std::string function = compiler->bind_function(
+        swap.get_py_compiler(), std::string("gelu_kernels_") + Derived::kName, gradients_of_ivalues,
+        {IValuePacker<variable_list>::packed_type(), IValuePacker<std::vector<bool>>::packed_type(),
+         IValuePacker<std::string>::packed_type()});
+    for (SavedVariable& variable : saved) swap.before(variable);
+    PackedArgs arguments;
+    arguments.pack(unpack());
+    arguments.pack(wanted());
+    arguments.pack(gate);
+    variable_list result = compiler->call_function(
+        swap.get_py_compiler(), "apply_functional", function, grads, arguments.vec(),
+        IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
+            get_input_metadata(next_edges())));
+    for (SavedVariable& variable : saved) swap.after(variable);
+    return result;
+  }
+
+ private:
+  variable_list unpack() const {
+    variable_list tensors;
+    for (const SavedVariable& variable : saved) tensors.push_back(variable.unpack());
+    return tensors;
+  }
+
+  std::vector<bool> wanted() const {
+    std::vector<bool> result(num_outputs());
+    for (size_t i = 0; i < result.size(); ++i) result[i] = task_should_compute_output(i);
+    return result;
+  }
+
+  static variable_list gradients(const variable_list& grads, const variable_list& tensors,
+                                 const std::vector<bool>& wanted, const std::string& gate) {
+    if (!grads[0].defined()) return variable_list(wanted.size());
+    return Derived::gradients(grads[0], tensors, wanted, gate);
+  }
+
+  static variable_list gradients_of_ivalues(const variable_list& grads,
+                                            const std::vector<c10::IValue>& arguments) {
+    torch::dynamo::autograd::PackedArgs packed(arguments);
+    const auto tensors = packed.unpack<variable_list>();
+    const auto wanted = packed.unpack<std::vector<bool>>();
+    return gradients(grads, tensors, wanted, packed.unpack<std::string>());
+  }
+};
+
+// Of gate_forward(x, bias); saves x, bias.
+struct GateBackward final : GateNode<GateBackward> {
+  static constexpr const char* kName = "GateBackward";
+
+  static variable_list gradients(const Tensor& dy, const variable_list& saved,
+                                 const std::vector<bool>& wanted, const std::string& gate) {
+    const Tensor& x = saved[0];
+    if (saved.size() == 1) return {gate_backward(dy, x, std::nullopt, gate)};
+    const Tensor& bias = saved[1];
+    if (!wanted[1]) return {gate_backward(dy, x, bias, gate), Tensor()};
+    auto [dx, dbias] = gate_backward_bias(dy, x, bias, gate);
+    return {std::move(dx), std::move(dbias)};
+  }
+};
+
+// Of gate_backward(dy, x, bias); saves dy, x, bias.
+struct GateDoubleBackward final : GateNode<GateDoubleBackward> {
+  static constexpr const char* kName = "GateDoubleBackward";
+
+  static variable_list gradients(const Tensor& ddx, const variable_list& saved,
+                                 const std::vector<bool>& wanted, const std::string& gate) {
+    const Tensor &dy = saved[0], &x = saved[1];
+    const bool has_bias = saved.size() == 3;
+    const OptionalTensor bias = has_bias ? OptionalTensor(saved[2]) : std::nullopt;
+    const bool wants_bias = has_bias && wanted[2];
+    variable_list result(saved.size());
+    if (wanted[0]) result[0] = gate_backward(ddx, x, bias, gate);
+    if (wanted[1] || wants_bias) result[1] = gate_double_backward(ddx, dy, x, bias, gate);
+    if (wants_bias) result[2] = sum_to_bias(result[1]);
+    return result;
+  }
+};
+
+// A node for the gradients of these tensors, which it saves, if they are to be recorded.
+template <class Node, class... Tensors>
+auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&... tensors) {
+  decltype(make_node<Node>()) node;
+  if (!compute_requires_grad(tensors..., bias)) return node;
+  node = make_node<Node>();
+  node->gate = gate;
+  torch::autograd::edge_list edges;
+  edges.reserve(sizeof...(tensors) + 1);
+  const auto add = [&](const Tensor& t) {
+    edges.push_back(torch::autograd::impl::gradient_edge(t));
+    node->saved.emplace_back(t, /*is_output=*/false);
+  };
+  (add(tensors), ...);
+  if (bias) add(*bias);
+  node->set_next_edges(std::move(edges));
+  return node;
+}
+
+// The tangent of x + bias, if x or bias has one. A missing tangent is a zero.
+OptionalTensor sum_tangent(const Tensor& x, const OptionalTensor& bias) {
+  const bool x_has = isFwGradDefined(x), bias_has = isFwGradDefined(bias);
+  if (!x_has && !bias_has) return std::nullopt;
+  if (!bias_has) return x._fw_grad(0);
+  const Tensor bias_tangent = bias->_fw_grad(0).expand_symint(x.sym_sizes());
+  return x_has ? x._fw_grad(0) + bias_tangent : bias_tangent;
+}
+
+// A dual number's own part: a tangent is computed from primals.
+Tensor primal(const Tensor& t) { return isFwGradDefined(t) ? t._fw_primal(0) : t; }
+OptionalTensor primal(const OptionalTensor& t) { return t ? OptionalTensor(primal(*t)) : t; }
+
+Tensor gate_forward_autograd(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
+  const auto node = record<GateBackward>(gate, bias, x);
+  Tensor y;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    y = gate_forward(x, bias, gate);
+  }
+  if (node) torch::autograd::set_history(y, node);
+  if (const OptionalTensor tangent = sum_tangent(x, bias)) {
+    y._set_fw_grad(gate_backward(*tangent, primal(x), primal(bias), gate), /*level=*/0,
+                   /*is_inplace_op=*/false);
+  }
+  return y;
+}
+
+Tensor gate_backward_autograd(const Tensor& dy, const Tensor& x, const OptionalTensor& bias,
+                              std::string_view gate) {
+  const auto node = record<GateDoubleBackward>(gate, bias, dy, x);
+  Tensor dx;
+  {
+    at::AutoDispatchBelowADInplaceOrView guard;
+    dx = gate_backward(dy, x, bias, gate);
+  }
+  if (node) torch::autograd::set_history(dx, node);
+  OptionalTensor tangent;
+  if (isFwGradDefined(dy)) {
+    tangent = gate_backward(dy._fw_grad(0), primal(x), primal(bias), gate);
+  }
+  if (const OptionalTensor x_tangent = sum_tangent(x, bias)) {
+    const Tensor term = gate_double_backward(*x_tangent, primal(dy), primal(x), primal(bias), gate);
+    tangent = tangent ? *tangent + term : term;
+  }
+  if (tangent) dx._set_fw_grad(*tangent, /*level=*/0, /*is_inplace_op=*/false);
+  return dx;
+}
+
+// Differentiated again only by double backward, where the two separate operations will do.
+std::tuple<Tensor, Tensor> gate_backward_bias_autograd(const Tensor& dy, const Tensor& x,
+                                                       const Tensor& bias, std::string_view gate) {
+  if (compute_requires_grad(dy, x, bias) || isFwGradDefined(dy) || isFwGradDefined(x) ||
+      isFwGradDefined(bias)) {
+    check_arguments("gate_backward_bias", x, bias, gate, {{"dy", dy}});
+    Tensor dx = gate_backward(dy, x, bias, gate);
+    Tensor dbias = sum_to_bias(dx);
+    return {std::move(dx), std::move(dbias)};
+  }
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return gate_backward_bias(dy, x, bias, gate);
+}
+
+// g''(x) made of differentiable operations.
+Tensor second_derivative(const Tensor& x, Gate gate) {
+  switch (gate) {
+#define GELU_KERNELS_CASE(name, Type, approximate) \
+  case Gate::name:                                 \
+    return Type::second_derivative_formula(x);
+    GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_CASE)
+#undef GELU_KERNELS_CASE
+  }
+  TORCH_INTERNAL_ASSERT(false);
+}
+
+// A third derivative needs the second to be differentiable. It is computed in at least float32, as
+// the kernels compute it.
+Tensor gate_double_backward_autograd(const Tensor& ddx, const Tensor& dy, const Tensor& x,
+                                     const OptionalTensor& bias, std::string_view gate) {
+  if (compute_requires_grad(ddx, dy, x, bias) || isFwGradDefined(ddx) || isFwGradDefined(dy) ||
+      isFwGradDefined(x) || isFwGradDefined(bias)) {
+    const Gate id =
+        check_arguments("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
+    const auto dtype = at::toOpMathType(x.scalar_type());
+    const Tensor sum = bias ? x.to(dtype) + bias->to(dtype) : x.to(dtype);
+    return (ddx.to(dtype) * dy.to(dtype) * second_derivative(sum, id)).to(x.scalar_type());
+  }
+  at::AutoDispatchBelowADInplaceOrView guard;
+  return gate_double_backward(ddx, dy, x, bias, gate);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(gelu_kernels, Autograd, m) {
+  m.impl("gate_forward", gate_forward_autograd);
+  m.impl("gate_backward", gate_backward_autograd);
+  m.impl("gate_backward_bias", gate_backward_bias_autograd);
+  m.impl("gate_double_backward", gate_double_backward_autograd);
+}
+
+}  // namespace gelu_kernels

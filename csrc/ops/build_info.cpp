@@ -1,0 +1,17 @@
+#include <torch/version.h>
+
+#include "csrc/cpu/loops.h"
+#include "csrc/ops/gate_ops.h"
+
+namespace gelu_kernels {
+
+std::vector<std::pair<std::string, std::string>> build_info() {
+  return {{"compiler", GELU_KERNELS_COMPILER},
+          {"torch", TORCH_VERSION},
+          {"cpu_capabilities", cpu::built_capabilities()},
+          {"cpu_capability", cpu::capability()},
+          {"cuda", "not built"},
+          {"triton", "not built"}};
+}
+
+}  // namespace gelu_kernels

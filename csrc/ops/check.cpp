@@ -1,0 +1,63 @@
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include "csrc/ops/gate_ops.h"
+
+namespace gelu_kernels {
+
+Gate gate_named(const char* op, std::string_view name) {
+#define GELU_KERNELS_MATCH(id, Type, approximate) \
+  if (name == #id) return Gate::id;
+  GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_MATCH)
+#undef GELU_KERNELS_MATCH
+#define GELU_KERNELS_NAME(id, Type, approximate) " '" #id "'"
+  TORCH_CHECK_VALUE(false, "gelu_kernels::", op,
+                    ": gate must be one of" GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_NAME) ", got '",
+                    name, "'");
+#undef GELU_KERNELS_NAME
+}
+
+void check_input(const char* op, const at::Tensor& x) {
+  const auto dtype = x.scalar_type();
+  TORCH_CHECK_TYPE(
+      dtype == at::kDouble || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16,
+      "gelu_kernels::", op, ": x must be float64, float32, float16 or bfloat16, got ", dtype);
+  TORCH_CHECK_TYPE(x.layout() == at::kStrided || x.layout() == at::kJagged, "gelu_kernels::", op,
+                   ": x must be a strided tensor, got layout ", x.layout());
+}
+
+void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
+  TORCH_CHECK_VALUE(x.dim() > 0, "gelu_kernels::", op,
+                    ": x must have a last dimension for the bias, got a 0-d tensor");
+  TORCH_CHECK_VALUE(bias.dim() == 1, "gelu_kernels::", op, ": bias must be 1-d, got ", bias.dim(),
+                    " dimensions");
+  TORCH_CHECK_VALUE(bias.sym_size(0) == x.sym_size(-1), "gelu_kernels::", op,
+                    ": bias must be as long as the last dimension of x, ", x.sym_size(-1),
+                    ", got length ", bias.sym_size(0));
+  TORCH_CHECK_TYPE(bias.layout() == at::kStrided, "gelu_kernels::", op,
+                   ": bias must be a strided tensor, got layout ", bias.layout());
+  TORCH_CHECK_TYPE(bias.scalar_type() == x.scalar_type(), "gelu_kernels::", op,
+                   ": bias must have the dtype of x, ", x.scalar_type(), ", got ",
+                   bias.scalar_type());
+  TORCH_CHECK_VALUE(bias.device() == x.device(), "gelu_kernels::", op,
+                    ": bias must be on the device of x, ", x.device(), ", got ", bias.device());
+}
+
+Gate check_arguments(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                     std::string_view gate, std::initializer_list<LikeX> like_x) {
+  check_input(op, x);
+  if (bias) check_bias(op, *bias, x);
+  for (const auto& [name, t] : like_x) {
+    TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "gelu_kernels::", op, ": ", name,
+                      " must have the shape of x, ", x.sym_sizes(), ", got ", t.sym_sizes());
+    TORCH_CHECK_TYPE(t.layout() == x.layout(), "gelu_kernels::", op, ": ", name,
+                     " must have the layout of x, ", x.layout(), ", got ", t.layout());
+    TORCH_CHECK_TYPE(t.scalar_type() == x.scalar_type(), "gelu_kernels::", op, ": ", name,
+                     " must have the dtype of x, ", x.scalar_type(), ", got ", t.scalar_type());
+    TORCH_CHECK_VALUE(t.device() == x.device(), "gelu_kernels::", op, ": ", name,
+                      " must be on the device of x, ", x.device(), ", got ", t.device());
+  }
+  return gate_named(op, gate);
+}
+
+}  // namespace gelu_kernels

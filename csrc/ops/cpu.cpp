@@ -1,0 +1,180 @@
+// The CPU kernels of the core operators: tensors and threads for the loops of csrc/cpu.
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/TensorUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "csrc/cpu/loops.h"
+#include "csrc/ops/gate_ops.h"
+
+namespace gelu_kernels {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+const cpu::Loops& loops_for(const Tensor& x, Gate gate) {
+  cpu::Dtype dtype = cpu::Dtype::float64;
+  if (x.scalar_type() == at::kFloat) dtype = cpu::Dtype::float32;
+  if (x.scalar_type() == at::kHalf) dtype = cpu::Dtype::float16;
+  if (x.scalar_type() == at::kBFloat16) dtype = cpu::Dtype::bfloat16;
+  return cpu::loops(gate, dtype, x.numel());
+}
+
+// at::empty_like without the dispatcher, which would take a quarter of a small call.
+Tensor uninitialized_like(const Tensor& x) {
+  if (x.is_contiguous()) return at::detail::empty_cpu(x.sizes(), x.scalar_type());
+  if (!x.is_non_overlapping_and_dense()) return at::empty_like(x);
+  return at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type());
+}
+
+char* data_of(const Tensor& t) { return static_cast<char*>(const_cast<void*>(t.const_data_ptr())); }
+
+// Runs a loop over the elements of `out` and of the inputs, which broadcast to it. Tensors that lie
+// in memory alike and without gaps are one long row. Otherwise TensorIterator finds the rows: it
+// sorts the dimensions by stride and merges those it can.
+template <class... Inputs>
+void map(cpu::Map loop, const Tensor& out, const Inputs&... inputs) {
+  const auto alike = [&out](const Tensor& t) {
+    return t.sizes() == out.sizes() && t.strides() == out.strides();
+  };
+  if (out.is_non_overlapping_and_dense() && (alike(inputs) && ...)) {
+    const int64_t size = static_cast<int64_t>(out.element_size());
+    at::parallel_for(0, out.numel(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
+      char* data[] = {data_of(out) + begin * size, data_of(inputs) + begin * size...};
+      int64_t strides[2 * std::size(data)];
+      std::fill(std::begin(strides), std::end(strides), size);
+      loop(data, strides, end - begin, 1);
+    });
+    return;
+  }
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).resize_outputs(false).add_output(out);
+  (config.add_const_input(inputs), ...);
+  config.build().for_each(loop, at::internal::GRAIN_SIZE);
+}
+
+// `t` as a matrix whose rows are its last dimension, if it is one without a copy.
+std::optional<cpu::Matrix> rows_of(const Tensor& t, int64_t rows, int64_t columns) {
+  const auto strides =
+      at::detail::computeStride(t.sizes(), t.strides(), at::IntArrayRef({rows, columns}));
+  if (!strides) return std::nullopt;
+  const int64_t size = static_cast<int64_t>(t.element_size());
+  return cpu::Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
+}
+
+Tensor gate_forward_cpu(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
+  const auto& loops = loops_for(x, check_arguments("gate_forward", x, bias, gate));
+  Tensor y = uninitialized_like(x);
+  if (bias) {
+    map(loops.forward_bias, y, x, *bias);
+  } else {
+    map(loops.forward, y, x);
+  }
+  return y;
+}
+
+Tensor gate_backward_cpu(const Tensor& dy, const Tensor& x, const OptionalTensor& bias,
+                         std::string_view gate) {
+  const auto& loops = loops_for(x, check_arguments("gate_backward", x, bias, gate, {{"dy", dy}}));
+  Tensor dx = uninitialized_like(x);
+  if (bias) {
+    map(loops.backward_bias, dx, dy, x, *bias);
+  } else {
+    map(loops.backward, dx, dy, x);
+  }
+  return dx;
+}
+
+Tensor gate_double_backward_cpu(const Tensor& ddx, const Tensor& dy, const Tensor& x,
+                                const OptionalTensor& bias, std::string_view gate) {
+  const auto& loops = loops_for(
+      x, check_arguments("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}}));
+  Tensor dx = uninitialized_like(x);
+  if (bias) {
+    map(loops.double_backward_bias, dx, ddx, dy, x, *bias);
+  } else {
+    map(loops.double_backward, dx, ddx, dy, x);
+  }
+  return dx;
+}
+
+// Blocks of rows and tiles of columns that depend on the shape alone, so that the sums have the
+// same bits on any number of threads. Up to 256 rows a block keep the partial sums under 1/256 of
+// the data and the error of a sum in float small; 64 blocks feed as many threads.
+std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor& x,
+                                                  const Tensor& bias, std::string_view gate) {
+  const auto& loops =
+      loops_for(x, check_arguments("gate_backward_bias", x, bias, gate, {{"dy", dy}}));
+  Tensor dx = uninitialized_like(x);
+  Tensor dbias = uninitialized_like(bias);
+  const int64_t columns = bias.numel();
+  if (x.numel() == 0) {
+    dbias.zero_();
+    return {dx, dbias};
+  }
+  const int64_t rows = x.numel() / columns;
+  auto dx_rows = rows_of(dx, rows, columns);
+  auto dy_rows = rows_of(dy, rows, columns);
+  auto x_rows = rows_of(x, rows, columns);
+  if (!dx_rows || !dy_rows || !x_rows) {
+    auto [contiguous_dx, sums] =
+        gate_backward_bias_cpu(dy.contiguous(), x.contiguous(), bias, gate);
+    return {dx.copy_(contiguous_dx), sums};
+  }
+  const Tensor packed_bias = bias.contiguous();
+  const char* bias_data = data_of(packed_bias);
+  char* dbias_data = data_of(dbias);
+  const int64_t size = static_cast<int64_t>(x.element_size());
+
+  const int64_t block_rows = std::clamp<int64_t>((rows + 63) / 64, 16, 256);
+  const int64_t blocks = (rows + block_rows - 1) / block_rows;
+  const int64_t tiles = (columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
+  const Tensor partial =
+      at::empty({blocks, columns}, x.options().dtype(size == 8 ? at::kDouble : at::kFloat));
+  char* partial_data = data_of(partial);
+  const int64_t partial_size = static_cast<int64_t>(partial.element_size());
+
+  const int64_t tile_elements = block_rows * std::min(columns, cpu::kColumnTile);
+  const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / tile_elements);
+  at::parallel_for(0, blocks * tiles, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / tiles * block_rows;
+      const int64_t column = task % tiles * cpu::kColumnTile;
+      const auto tile = [row, column](const cpu::Matrix& m) {
+        return cpu::Matrix{m.data + row * m.row_stride + column * m.column_stride, m.column_stride,
+                           m.row_stride};
+      };
+      loops.backward_column_sums(
+          tile(*dx_rows), tile(*dy_rows), tile(*x_rows), bias_data + column * size,
+          partial_data + (task / tiles * columns + column) * partial_size,
+          std::min(columns - column, cpu::kColumnTile), std::min(rows - row, block_rows));
+    }
+  });
+  at::parallel_for(0, tiles, std::max<int64_t>(1, grain / blocks), [&](int64_t begin, int64_t end) {
+    for (int64_t tile = begin; tile < end; ++tile) {
+      const int64_t column = tile * cpu::kColumnTile;
+      loops.add_partial_sums(partial_data + column * partial_size, columns, blocks,
+                             dbias_data + column * size,
+                             std::min(columns - column, cpu::kColumnTile));
+    }
+  });
+  return {dx, dbias};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(gelu_kernels, CPU, m) {
+  m.impl("gate_forward", gate_forward_cpu);
+  m.impl("gate_backward", gate_backward_cpu);
+  m.impl("gate_backward_bias", gate_backward_bias_cpu);
+  m.impl("gate_double_backward", gate_double_backward_cpu);
+}
+
+}  // namespace gelu_kernels

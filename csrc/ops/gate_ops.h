@@ -1,0 +1,56 @@
+// The core operators as C++ functions that go through the dispatcher, and what their kernels share:
+// argument checks and the names of gates.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/macros/Export.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "csrc/gates/gates.h"
+
+namespace gelu_kernels {
+
+// y = g(x + bias), bias along the last dimension.
+at::Tensor gate_forward(const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                        std::string_view gate);
+// dx = dy·g'(x + bias)
+at::Tensor gate_backward(const at::Tensor& dy, const at::Tensor& x,
+                         const std::optional<at::Tensor>& bias, std::string_view gate);
+// The same, and dbias, its sum over all but the last dimension.
+std::tuple<at::Tensor, at::Tensor> gate_backward_bias(const at::Tensor& dy, const at::Tensor& x,
+                                                      const at::Tensor& bias,
+                                                      std::string_view gate);
+// ddx·dy·g''(x + bias)
+at::Tensor gate_double_backward(const at::Tensor& ddx, const at::Tensor& dy, const at::Tensor& x,
+                                const std::optional<at::Tensor>& bias, std::string_view gate);
+
+// The public operators.
+C10_EXPORT at::Tensor fused_gelu(const at::Tensor& x, std::string_view approximate);
+C10_EXPORT at::Tensor fused_bias_gelu(const at::Tensor& x, const at::Tensor& bias,
+                                      std::string_view approximate);
+// Compiler, versions and instruction sets, as pairs of a name and a value.
+C10_EXPORT std::vector<std::pair<std::string, std::string>> build_info();
+
+// Errors are Python exceptions that name the operator and the argument.
+Gate gate_named(const char* op, std::string_view name);
+void check_input(const char* op, const at::Tensor& x);
+void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
+
+// All arguments of a core operator; what has the shape of x is named. Returns the gate.
+struct LikeX {
+  const char* name;
+  const at::Tensor& tensor;
+};
+Gate check_arguments(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                     std::string_view gate, std::initializer_list<LikeX> like_x = {});
+
+// The sum over all but the last dimension.
+at::Tensor sum_to_bias(const at::Tensor& dx);
+
+}  // namespace gelu_kernels

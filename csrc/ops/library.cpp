@@ -1,0 +1,107 @@
+// The operators: their schemas, the public ones in terms of the core ones, and the core ones as C++
+// functions.
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <numeric>
+#include <vector>
+
+#include "csrc/ops/gate_ops.h"
+
+namespace gelu_kernels {
+namespace {
+
+template <class Signature>
+auto find_op(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+std::string_view gate_for(const char* op, std::string_view approximate) {
+#define GELU_KERNELS_MATCH(id, Type, name) \
+  if (approximate == name) return #id;
+  GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_MATCH)
+#undef GELU_KERNELS_MATCH
+#define GELU_KERNELS_NAME(id, Type, name) " '" name "'"
+  TORCH_CHECK_VALUE(
+      false, "gelu_kernels::", op,
+      ": approximate must be one of" GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_NAME) ", got '",
+      approximate, "'");
+#undef GELU_KERNELS_NAME
+}
+
+}  // namespace
+
+at::Tensor gate_forward(const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                        std::string_view gate) {
+  static const auto op = find_op<decltype(gate_forward)>("gelu_kernels::gate_forward");
+  return op.call(x, bias, gate);
+}
+
+at::Tensor gate_backward(const at::Tensor& dy, const at::Tensor& x,
+                         const std::optional<at::Tensor>& bias, std::string_view gate) {
+  static const auto op = find_op<decltype(gate_backward)>("gelu_kernels::gate_backward");
+  return op.call(dy, x, bias, gate);
+}
+
+std::tuple<at::Tensor, at::Tensor> gate_backward_bias(const at::Tensor& dy, const at::Tensor& x,
+                                                      const at::Tensor& bias,
+                                                      std::string_view gate) {
+  static const auto op = find_op<decltype(gate_backward_bias)>("gelu_kernels::gate_backward_bias");
+  return op.call(dy, x, bias, gate);
+}
+
+at::Tensor gate_double_backward(const at::Tensor& ddx, const at::Tensor& dy, const at::Tensor& x,
+                                const std::optional<at::Tensor>& bias, std::string_view gate) {
+  static const auto op =
+      find_op<decltype(gate_double_backward)>("gelu_kernels::gate_double_backward");
+  return op.call(ddx, dy, x, bias, gate);
+}
+
+at::Tensor fused_gelu(const at::Tensor& x, std::string_view approximate) {
+  check_input("fused_gelu", x);
+  return gate_forward(x, std::nullopt, gate_for("fused_gelu", approximate));
+}
+
+at::Tensor fused_bias_gelu(const at::Tensor& x, const at::Tensor& bias,
+                           std::string_view approximate) {
+  check_input("fused_bias_gelu", x);
+  // Under autocast x comes from a matrix product in the low precision and the bias is a float32
+  // parameter.
+  const auto device = x.device().type();
+  const bool cast = bias.scalar_type() != x.scalar_type() && bias.is_floating_point() &&
+                    at::autocast::is_autocast_available(device) &&
+                    at::autocast::is_autocast_enabled(device);
+  const at::Tensor& same_dtype = cast ? bias.to(x.scalar_type()) : bias;
+  check_bias("fused_bias_gelu", same_dtype, x);
+  return gate_forward(x, same_dtype, gate_for("fused_bias_gelu", approximate));
+}
+
+at::Tensor sum_to_bias(const at::Tensor& dx) {
+  if (dx.dim() == 1) return dx.clone();
+  std::vector<int64_t> leading(static_cast<size_t>(dx.dim() - 1));
+  std::iota(leading.begin(), leading.end(), 0);
+  return dx.sum(leading);
+}
+
+TORCH_LIBRARY(gelu_kernels, m) {
+  m.def("fused_gelu(Tensor x, *, str approximate=\"none\") -> Tensor",
+        {at::Tag::pt2_compliant_tag});
+  m.def("fused_bias_gelu(Tensor x, Tensor bias, *, str approximate=\"none\") -> Tensor",
+        {at::Tag::pt2_compliant_tag});
+  m.def("gate_forward(Tensor x, Tensor? bias, str gate) -> Tensor",
+        {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
+  m.def("gate_backward(Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor",
+        {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
+  m.def("gate_backward_bias(Tensor dy, Tensor x, Tensor bias, str gate) -> (Tensor, Tensor)",
+        {at::Tag::pt2_compliant_tag});
+  m.def("gate_double_backward(Tensor ddx, Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor",
+        {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
+}
+
+TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) {
+  m.impl("fused_gelu", fused_gelu);
+  m.impl("fused_bias_gelu", fused_bias_gelu);
+}
+
+}  // namespace gelu_kernels

@@ -1,0 +1,46 @@
+"""``python -m gelu_kernels``: what was built, and what it runs on."""
+
+import os
+import platform
+from pathlib import Path
+
+import torch
+
+from gelu_kernels import _C, __version__
+
+
+def processor() -> str:
+    """The processor's model name; Linux keeps it where ``platform`` does not look."""
+    cpuinfo = Path("/proc/cpuinfo")
+    for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def main() -> None:
+    sections = {
+        "versions": {
+            "gelu_kernels": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "build": _C.build_info(),
+        "hardware": {
+            "processor": processor(),
+            "torch's CPU kernels": torch.backends.cpu.get_cpu_capability(),
+            "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
+            **{
+                f"cuda:{i}": torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
+            },
+        },
+    }
+    width = max(len(key) for section in sections.values() for key in section)
+    for title, section in sections.items():
+        print(title)
+        for key, value in section.items():
+            print(f"  {key:{width}}  {value}")
+
+
+if __name__ == "__main__":
+    main()

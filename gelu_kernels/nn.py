@@ -1,0 +1,136 @@
+"""GELU as modules. The formulas are those of Hendrycks and Gimpel, "Gaussian Error Linear Units"
+(2016), section 2; ``approximate`` chooses among them as in :func:`gelu_kernels.functional.gelu`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from gelu_kernels import functional
+
+
+class GELU(nn.Module):
+    r"""Element by element, in place of ``torch.nn.GELU``: :math:`x \, \Phi(x)` for
+    ``approximate="none"``, :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2` for
+    ``"tanh"``, :math:`x \, \sigma(1.702 x)` for ``"sigmoid"``.
+
+    Args:
+        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+
+    Shape: any, in and out; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+        ValueError: ``approximate`` is none of the three.
+
+    Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the
+    last place; the derivative as well.
+
+    >>> GELU()(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.gelu(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class BiasGELU(nn.Module):
+    """``gelu(input + bias)`` in one pass, with a learnable bias that starts at zero.
+
+    For a layer that leaves its bias to the activation; :class:`LinearGELU` is the two together.
+
+    Args:
+        features: the length of the bias.
+        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        device, dtype: of the bias.
+
+    Shape: ``(*, features)``, in and out, with at least one dimension; float64, float32, float16
+    or bfloat16, the same as the bias unless under autocast.
+
+    Raises (in the call):
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device or ``approximate`` is not as above.
+
+    Accuracy: that of :class:`GELU` for the sum, which is not rounded to 16 bits in between.
+
+    >>> BiasGELU(3)(torch.tensor([-1.0, 0.0, 1.0])).detach()
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
+
+    def __init__(
+        self,
+        features: int,
+        approximate: str = "none",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.features = features
+        self.approximate = approximate
+        self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.bias_gelu(input, self.bias, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, approximate={self.approximate!r}"
+
+
+class LinearGELU(nn.Linear):
+    """``nn.Linear`` followed by :class:`GELU`, with bias and GELU in one pass.
+
+    Initialisation and state dict are those of ``nn.Linear``: a checkpoint loads either way.
+
+    Args:
+        in_features, out_features: the sizes of the last dimension, in and out.
+        bias: whether there is one.
+        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        device, dtype: of weight and bias.
+
+    Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
+    the same as the weight unless under autocast.
+
+    Raises (in the call):
+        TypeError, RuntimeError: a dtype or layout is not as above.
+        ValueError, RuntimeError: a shape, a device or ``approximate`` is not as above.
+
+    Accuracy: that of :class:`GELU` for the sum of product and bias. In 16 bits the product is
+    rounded, the sum is not.
+
+    >>> layer = LinearGELU(20, 30)
+    >>> layer(torch.randn(128, 20)).shape
+    torch.Size([128, 30])
+    >>> nn.Linear(20, 30).load_state_dict(layer.state_dict())
+    <All keys matched successfully>
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        approximate: str = "none",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        product = nn.functional.linear(input, self.weight)
+        if self.bias is None:
+            return functional.gelu(product, self.approximate)
+        return functional.bias_gelu(product, self.bias, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, approximate={self.approximate!r}"

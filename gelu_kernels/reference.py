@@ -1,0 +1,43 @@
+"""The gates in plain PyTorch: the oracle that the kernels are tested against.
+
+A gate is x F(x), F a distribution function. Autograd differentiates these formulas to any
+order. They are meant for float64, where a value's error is a few ULP for |x| < 1 and grows with
+|log F(x)| in the left tail, which has no cancellation; ``gelu`` takes any floating dtype.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def normal(x: Tensor) -> Tensor:
+    """x Phi(x), Phi the standard normal distribution: the GELU."""
+    return _gate(x, lambda x: torch.special.erfc(x * -math.sqrt(0.5)) / 2)
+
+
+def normal_tanh(x: Tensor) -> Tensor:
+    """x (1 + tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3)."""
+    # (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps the tail that 1 + tanh(u) cancels away.
+    return _gate(x, lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def logistic_1702(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x)."""
+    return _gate(x, lambda x: torch.sigmoid(1.702 * x))
+
+
+def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor]) -> Tensor:
+    # F is 0 or 1 beyond the bound; a finite factor there keeps 0 * inf out of value and gradient.
+    bound = 1e3
+    x = torch.where(x < -bound, -bound, x)
+    return x * distribution(torch.where(x > bound, bound, x))
+
+
+gates = {"none": normal, "tanh": normal_tanh, "sigmoid": logistic_1702}
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """What :func:`gelu_kernels.functional.gelu` approximates: computed in float64, then rounded."""
+    return gates[approximate](x.double()).to(x.dtype)

@@ -1,0 +1,54 @@
+"""Builds the C++ part with CMake and Ninja against the torch that is installed."""
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import torch
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from torch.utils import cpp_extension
+
+ROOT = Path(__file__).parent.resolve()
+LIBRARY = "libgelu_kernels.so"
+
+
+class CMakeBuild(build_ext):
+    """Builds libgelu_kernels.so and _C with CMake, into the folder where `_C` belongs.
+
+    CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build.
+    """
+
+    def build_extension(self, ext: Extension) -> None:
+        package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
+        build = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"
+        options = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_LIBRARY_OUTPUT_DIRECTORY": package,
+            "TORCH_INCLUDE_DIRS": ";".join(cpp_extension.include_paths()),
+            "TORCH_LIBRARY_DIR": Path(torch.__file__).parent / "lib",
+            "PYTHON_INCLUDE_DIR": sysconfig.get_path("include"),
+            "PYTHON_MODULE_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
+        }
+        defines = [f"-D{name}={value}" for name, value in options.items()]
+        # cmake and ninja may be those of this environment, activated or not.
+        path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+        environment = {**os.environ, "PATH": path}
+        subprocess.run(
+            ["cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *defines], check=True, env=environment
+        )
+        subprocess.run(["cmake", "--build", build], check=True, env=environment)
+
+    def copy_extensions_to_source(self) -> None:
+        """An editable install runs from the source tree, which needs the library beside `_C`."""
+        super().copy_extensions_to_source()
+        self.copy_file(
+            str(Path(self.build_lib) / "gelu_kernels" / LIBRARY), str(ROOT / "gelu_kernels")
+        )
+
+
+setup(
+    ext_modules=[Extension("gelu_kernels._C", sources=[])],
+    cmdclass={"build_ext": CMakeBuild},
+)
