@@ -1,0 +1,39 @@
+"""Every public name has an example, and so has the README; pyproject.toml has pytest run them."""
+
+import inspect
+from doctest import DocTestFinder, DocTestParser
+from pathlib import Path
+
+import pytest
+
+from gelu_kernels import functional, nn
+
+README = Path(__file__).parents[1] / "README.md"
+PUBLIC = [
+    member
+    for module in (functional, nn)
+    for name, member in inspect.getmembers(module)
+    if getattr(member, "__module__", None) == module.__name__ and not name.startswith("_")
+]
+
+
+def test_public_names():
+    names = {member.__name__ for member in PUBLIC}
+    assert names >= {"gelu", "bias_gelu", "GELU", "BiasGELU", "LinearGELU"}
+
+
+@pytest.mark.parametrize("member", PUBLIC, ids=lambda m: m.__qualname__)
+def test_public_names_have_examples(member):
+    (tests,) = [t for t in DocTestFinder().find(member) if t.name == member.__name__]
+    assert any(example.want for example in tests.examples)
+
+
+def test_readme_has_examples():
+    examples = DocTestParser().get_examples(README.read_text())
+    assert any("fused_gelu" in example.source and example.want for example in examples)
+
+
+def test_they_are_collected(pytestconfig):
+    assert pytestconfig.getoption("doctestmodules")
+    assert README.name in pytestconfig.getoption("doctestglob")
+    assert {"gelu_kernels", README.name} <= set(pytestconfig.getini("testpaths"))
