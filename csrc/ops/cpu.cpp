@@ -29,7 +29,6 @@ const cpu::Loops& loops_for(const Tensor& x, Gate gate) {
 
 // at::empty_like without the dispatcher, which would take a quarter of a small call.
 Tensor uninitialized_like(const Tensor& x) {
-  if (x.is_contiguous()) return at::detail::empty_cpu(x.sizes(), x.scalar_type());
   if (!x.is_non_overlapping_and_dense()) return at::empty_like(x);
   return at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type());
 }

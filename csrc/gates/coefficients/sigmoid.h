@@ -22,17 +22,17 @@ struct NormalTanhConstants<float> {
   static constexpr float slope_2 = 0x1.b6676cp-3f;
   static constexpr float root_hi = 0x1.8142ap-1f;
   static constexpr float root_lo = -0x1.85a06cp-27f;
-  static constexpr float root_exp = 0x1.098p-1f;
-  static constexpr float root_exp_squared = 0x1.135a4p-2f;
-  static constexpr float twice_one = 0x1.c6b16ap41f;
-  static constexpr float one_squared = 0x1.93ccep81f;
+  static constexpr float root_exp = 0x1.05ap-1f;
+  static constexpr float root_exp_squared = 0x1.0b5fa4p-2f;
+  static constexpr float twice_one = 0x1.c00e86p41f;
+  static constexpr float one_squared = 0x1.88196cp81f;
   static constexpr float w0_hi = 0x1.2e24a8p1f;
   static constexpr float w0_lo = 0x1.b5285ep-21f;
   static constexpr float w1_hi = 0x1.3d47p-4f;
   static constexpr float w1_lo = 0x1.1b2b9p-21f;
-  static constexpr float h0 = 0x1.cdfd06p40f;
-  static constexpr float h1 = -0x1.c7befcp38f;
-  static constexpr float h2 = 0x1.93c84cp37f;
+  static constexpr float h0 = 0x1.c099ecp40f;
+  static constexpr float h1 = -0x1.ba8a3p38f;
+  static constexpr float h2 = 0x1.8814fap37f;
 };
 
 template <>
@@ -48,17 +48,17 @@ struct NormalTanhConstants<double> {
   static constexpr double slope_2 = 0x1.b6676bf7450fp-3;
   static constexpr double root_hi = 0x1.81429f9e97e4dp-1;
   static constexpr double root_lo = -0x1.4f523ed77dbdcp-55;
-  static constexpr double root_exp = 0x1.09ep-1;
-  static constexpr double root_exp_squared = 0x1.142184p-2;
-  static constexpr double twice_one = 0x1.c755d313cc261p97;
-  static constexpr double one_squared = 0x1.94f1188b1c6f4p193;
+  static constexpr double root_exp = 0x1.a68p-1;
+  static constexpr double root_exp_squared = 0x1.5ca52p-1;
+  static constexpr double twice_one = 0x1.69c8f2176ed02p98;
+  static constexpr double one_squared = 0x1.ff48588140147p194;
   static constexpr double w0_hi = 0x1.2e24aed4a17ap1;
   static constexpr double w0_lo = 0x1.176f3759d9b61p-48;
   static constexpr double w1_hi = 0x1.3d478d95c7ap-4;
   static constexpr double w1_lo = 0x1.33e51db8d4cf5p-49;
-  static constexpr double h0 = 0x1.cf4b5abe488c7p96;
-  static constexpr double h1 = -0x1.c908cb9a7e5d6p94;
-  static constexpr double h2 = 0x1.94ec810318297p93;
+  static constexpr double h0 = 0x1.247ac0ba1bc4dp98;
+  static constexpr double h1 = -0x1.20870d15318d8p96;
+  static constexpr double h2 = 0x1.ff428c4520364p94;
 };
 
 template <>
