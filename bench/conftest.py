@@ -1,4 +1,4 @@
-"""One thread, and F.gelu without oneDNN's overhead."""
+"""All benchmarks run on one thread."""
 
 from collections.abc import Iterator
 
