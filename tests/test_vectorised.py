@@ -29,7 +29,7 @@ GATES = ["Normal", "NormalTanh", "Logistic1702"]
 DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 FUNCTIONS = ["Forward", "Backward", "DoubleBackward"]
 # A hot loop is known by a line of its body.
-MAP_BODY = "out[i] = Function::apply("
+MAP_BODY = "out[i] = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
 
 
@@ -95,13 +95,13 @@ def loop_with(body: str) -> int:
 def test_hot_loops(compiled: dict[str, Compiled], gate: str, dtype: str, capability: str) -> None:
     if (capability, dtype) == ("baseline", "fp64"):
         pytest.skip("x86-64 without FMA has no fma for doubles but libm's")
-    functions = [f + bias for f, bias in product(FUNCTIONS, ["", "Bias"])]
-    loops = [(f"{f}<{gate}, {dtype}>", MAP_BODY) for f in functions]
-    loops.append((f"backward_row<{gate}, {dtype}>", COLUMN_SUMS_BODY))
+    biases = [r"(?<!AddBias<)\b", r"\bAddBias<"]
+    loops = [(f"{bias}{f}<{gate}, {dtype}>", MAP_BODY) for f, bias in product(FUNCTIONS, biases)]
+    # The loop itself may have been inlined into a caller, which has the same arguments.
+    loops.append((rf"\bbackward_(row|column_sums)<{gate}, {dtype}>", COLUMN_SUMS_BODY))
     missing = []
     for name, body in loops:
-        # The loop itself may have been inlined into a caller, which has the same arguments.
-        pattern = re.compile(r"\b" + name.replace("backward_row", "backward_(row|column_sums)"))
+        pattern = re.compile(name)
         widths = [
             widths
             for (function, line), widths in compiled[capability].widths.items()

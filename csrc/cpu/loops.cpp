@@ -5,8 +5,9 @@
 
 #include <utility>
 
-#include "csrc/cpu/pointwise.h"
-#include "csrc/cpu/storage.h"
+#include "csrc/gates/column_sums.h"
+#include "csrc/gates/pointwise.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels::cpu {
 namespace {
@@ -20,11 +21,18 @@ constexpr int64_t kBlock = 256;
 template <class Precision>
 using StorageOf = typename Storage<Precision>::type;
 
+template <class Function, class Precision, class... Inputs>
+GELU_KERNELS_HD StorageOf<Precision> apply(Inputs... in) {
+  const auto y = Function::apply(Storage<Precision>::load(in)...);
+  if constexpr (Function::is_value) return Storage<Precision>::store_value(y);
+  return Storage<Precision>::store(y);
+}
+
 // The hot loop. n is a multiple of kVector.
 template <class Function, class Precision, class T, class... Inputs>
 void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {
   n &= ~(kVector - 1);
-  for (int64_t i = 0; i < n; ++i) out[i] = Function::apply(Storage<Precision>::load(in[i])...);
+  for (int64_t i = 0; i < n; ++i) out[i] = apply<Function, Precision>(in[i]...);
 }
 template <class Function, class Precision, class T, size_t... k>
 void run_on(int64_t n, T* const* operands, std::index_sequence<k...>) {
@@ -128,7 +136,7 @@ void backward_column_sums(Matrix dx, Matrix dy, Matrix x, const char* bias, void
   for (int64_t j = 0; j < columns; ++j) {
     loaded_bias[j] = Storage<Precision>::load(reinterpret_cast<const T*>(bias)[j]);
   }
-  Real sum[kColumnTile] = {};
+  Real sum[kRowLanes][kColumnTile] = {};
   T buffer[3][kColumnTile] = {};
   const bool ragged = columns % kVector != 0;
   const auto in_place = [ragged](Matrix m) {
@@ -141,36 +149,47 @@ void backward_column_sums(Matrix dx, Matrix dy, Matrix x, const char* bias, void
     backward_row<Gate, Precision>(pack_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
                                   pack_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
                                   pack_x ? buffer[2] : reinterpret_cast<T*>(x.data), loaded_bias,
-                                  sum, round_up(columns));
+                                  sum[i % kRowLanes], round_up(columns));
     if (pack_dx) copy<T>(dx, packed(buffer[0], columns), columns, 1);
     dx.data += dx.row_stride;
     dy.data += dy.row_stride;
     x.data += x.row_stride;
   }
-  memcpy(partial, sum, static_cast<size_t>(columns) * sizeof(Real));
+  for (int lane = 1; lane < kRowLanes; ++lane) {
+    for (int64_t j = 0; j < kColumnTile; ++j) sum[0][j] += sum[lane][j];
+  }
+  memcpy(partial, sum[0], static_cast<size_t>(columns) * sizeof(Real));
 }
 
 template <class Precision>
 void add_partial_sums(const void* partial, int64_t stride, int64_t blocks, char* dbias,
                       int64_t columns) {
   using Real = typename Precision::Real;
-  Real sum[kColumnTile] = {};
-  for (int64_t block = 0; block < blocks; ++block) {
-    const Real* __restrict row = static_cast<const Real*>(partial) + block * stride;
-    for (int64_t j = 0; j < columns; ++j) sum[j] += row[j];
-  }
   auto* out = reinterpret_cast<StorageOf<Precision>*>(dbias);
-  for (int64_t j = 0; j < columns; ++j) out[j] = Storage<Precision>::store(sum[j]);
+  for (int64_t start = 0; start < columns; start += kVector) {
+    const int64_t width = columns - start < kVector ? columns - start : kVector;
+    Real sum[kBlockLanes][kVector] = {};
+    for (int64_t block = 0; block < blocks; ++block) {
+      const Real* __restrict row = static_cast<const Real*>(partial) + block * stride + start;
+      Real* __restrict lane = sum[block % kBlockLanes];
+      for (int64_t j = 0; j < width; ++j) lane[j] += row[j];
+    }
+    for (int64_t j = 0; j < width; ++j) {
+      Real total = sum[0][j];
+      for (int lane = 1; lane < kBlockLanes; ++lane) total += sum[lane][j];
+      out[start + j] = Storage<Precision>::store(total);
+    }
+  }
 }
 
 template <class Gate, class Precision>
 constexpr Loops loops_of() {
   return {map<Forward<Gate, Precision>, Precision>,
-          map<ForwardBias<Gate, Precision>, Precision>,
+          map<AddBias<Forward<Gate, Precision>>, Precision>,
           map<Backward<Gate, Precision>, Precision>,
-          map<BackwardBias<Gate, Precision>, Precision>,
+          map<AddBias<Backward<Gate, Precision>>, Precision>,
           map<DoubleBackward<Gate, Precision>, Precision>,
-          map<DoubleBackwardBias<Gate, Precision>, Precision>,
+          map<AddBias<DoubleBackward<Gate, Precision>>, Precision>,
           backward_column_sums<Gate, Precision>,
           add_partial_sums<Precision>};
 }

@@ -4,32 +4,25 @@
 
 #include <cstdint>
 
+#include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
 
 namespace gelu_kernels::cpu {
-
-enum class Dtype { float64, float32, float16, bfloat16 };
 
 // out[i][j] = f(in0[i][j], ...) for i < rows, j < columns. data: the output, then the inputs.
 // strides, in bytes: one for each operand along a row, then one for each from row to row.
 using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64_t rows);
 
-// A matrix in memory; strides in bytes.
-struct Matrix {
-  char* data;
-  int64_t column_stride;
-  int64_t row_stride;
-};
-
 // At most this many columns are handed to one backward_column_sums.
-constexpr int64_t kColumnTile = 1024;
+constexpr int64_t kColumnTile = 512;
 
 // dx = dy·g'(x + bias) on a tile, and partial[j] = the sum of column j of the unrounded dx, in
 // float (double for float64).
 using BackwardColumnSums = void (*)(Matrix dx, Matrix dy, Matrix x, const char* bias, void* partial,
                                     int64_t columns, int64_t rows);
 
-// dbias[j] = the sum over blocks of partial[block·stride + j], rounded to the dtype of dbias.
+// dbias[j] = the sum over blocks of partial[block·stride + j], rounded to the dtype of dbias. The
+// order of both sums is that of csrc/gates/column_sums.h.
 using AddPartialSums = void (*)(const void* partial, int64_t stride, int64_t blocks, char* dbias,
                                 int64_t columns);
 

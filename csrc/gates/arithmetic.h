@@ -32,6 +32,12 @@ struct fp64 {
   using Real = double;
 };
 
+// bf16 for the value of a gate by a GPU's special function unit: its errors are too small to change
+// how the value of any bfloat16 rounds, though not that of any float.
+struct fast_bf16 {
+  using Real = float;
+};
+
 GELU_KERNELS_HD float fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return __fmaf_rn(a, b, c);
@@ -74,21 +80,67 @@ GELU_KERNELS_HD double from_bits(uint64_t u) {
   return x;
 }
 
-// |x|, at most `limit`; NaN stays NaN.
-GELU_KERNELS_HD float magnitude(float x, float limit) {
-  const float a = __builtin_fabsf(x);
-  return a > limit ? limit : a;
+// x, or `limit` if that is less; NaN stays NaN.
+GELU_KERNELS_HD float at_most(float x, float limit) {
+#ifdef __CUDA_ARCH__
+  float least;  // in one instruction, not two
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(least) : "f"(x), "f"(limit));
+  return least;
+#else
+  return x > limit ? limit : x;
+#endif
 }
+GELU_KERNELS_HD double at_most(double x, double limit) { return x > limit ? limit : x; }
+
+// |x|, at most `limit`; NaN stays NaN.
+GELU_KERNELS_HD float magnitude(float x, float limit) { return at_most(__builtin_fabsf(x), limit); }
 GELU_KERNELS_HD double magnitude(double x, double limit) {
-  const double a = __builtin_fabs(x);
-  return a > limit ? limit : a;
+  return at_most(__builtin_fabs(x), limit);
 }
 
-// The part of a gate that is left far from zero: x, or -0 for a negative one. NaN stays NaN.
+// The part of a gate that is left far from zero: x, or -0 for a negative one. What NaN gives does
+// not matter: the rest of the gate is NaN.
 template <typename Real>
 GELU_KERNELS_HD Real positive_part(Real x) {
+#ifdef __CUDA_ARCH__
+  return max(x, Real(-0.0));  // one instruction
+#else
   return x < 0 ? Real(-0.0) : x;
+#endif
 }
+
+// 2^x and 1/x by one instruction of a GPU's special function unit, with errors of 2^-22 and 2^-23
+// and no subnormal numbers in or out. 2^x is exact for an integer.
+#if defined(__CUDA_ARCH__)
+GELU_KERNELS_HD float approximate_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+GELU_KERNELS_HD float approximate_reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#elif defined(GELU_KERNELS_CUDA_ON_CPU)
+float approximate_exp2(float x);
+float approximate_reciprocal(float x);
+#endif
+
+// n/d, correctly rounded. n, d and n/d are far from overflow and underflow: the steps that a GPU
+// takes, which are those of its division without the test for such operands, are then exact enough.
+GELU_KERNELS_HD float quotient(float n, float d) {
+#if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
+  const float estimate = approximate_reciprocal(d);
+  const float reciprocal = fma(estimate, fma(-d, estimate, 1.0f), estimate);
+  float q = n * reciprocal;
+  q = fma(reciprocal, fma(-d, q, n), q);
+  return fma(reciprocal, fma(-d, q, n), q);
+#else
+  return n / d;
+#endif
+}
+GELU_KERNELS_HD double quotient(double n, double d) { return n / d; }
 
 // c0 + c1 x + c2 x^2 + ... by Horner's rule, unrolled.
 template <typename Real>

@@ -19,4 +19,6 @@ enum class Gate {
 #undef GELU_KERNELS_ENUMERATE
 };
 
+enum class Dtype { float64, float32, float16, bfloat16 };
+
 }  // namespace gelu_kernels

@@ -12,12 +12,24 @@
 
 namespace gelu_kernels {
 
+template <>
+struct NormalConstants<fast_bf16> : NormalConstants<bf16> {
+  static constexpr float log2_scale = 16;
+  static_assert(unscale == 0x1p-16f);
+};
+
 struct Normal {
+  static constexpr bool may_tie = false;  // see Storage<fp16>
+
   template <class Precision>
   static GELU_KERNELS_HD typename Precision::Real value(typename Precision::Real x) {
     using Real = typename Precision::Real;
     using C = NormalConstants<Precision>;
-    if constexpr (is_half<Precision>) {
+    if constexpr (std::is_same_v<Precision, fast_bf16>) {
+      const float a = magnitude(x, C::value_limit);
+      const float power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, C::log2_scale - 1));
+      return fma(-(a * C::unscale), power, positive_part(x));
+    } else if constexpr (is_half<Precision>) {
       const float a = magnitude(x, C::value_limit);
       const Power power = scaled_exp2<Precision>(normal_log2_cdf(Precision(), a), a, -1.0f);
       // Near zero power is 1/2: the first fma is exact, and y has no rounding but its last.
@@ -28,7 +40,7 @@ struct Normal {
       const Real a = magnitude(x, C::limit);
       // z = a b / (a + b) with b = value_pole. This form damps the roundings of the sum and of the
       // quotient by a/b; for large a, where that is no help, z hardly changes a Phi(-a) e^(a^2/2).
-      const Real z = fma(-a, a / (a + C::value_pole), a);
+      const Real z = fma(-a, quotient(a, a + C::value_pole), a);
       const Real tail = z * scaled_gaussian<Precision>(normal_value_factor(z), a);
       return fma(tail, -C::unscale, positive_part(x));
     }
@@ -48,7 +60,7 @@ struct Normal {
     } else {
       const Real a = magnitude(x, C::limit);
       const Real distance = fma(-a, C::unscale, C::root_hi * C::unscale) + C::root_lo * C::unscale;
-      const Real factor = normal_derivative_factor(a / (a + C::derivative_pole));
+      const Real factor = normal_derivative_factor(quotient(a, a + C::derivative_pole));
       const Real d = scaled_gaussian<Precision>(factor, a);
       return x > 0 ? fma(-distance, d, Real(1)) : distance * d;
     }

@@ -18,16 +18,22 @@ namespace gelu_kernels {
 // ones.
 template <template <class> class Constants>
 struct SigmoidGate {
+  // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
+  static constexpr bool may_tie = true;
+
   template <class Precision>
   static GELU_KERNELS_HD typename Precision::Real value(typename Precision::Real x) {
     using C = Constants<typename Precision::Real>;
     const auto a = magnitude(x, C::limit);
-    if constexpr (is_half<Precision>) {
+    if constexpr (std::is_same_v<Precision, fast_bf16> && C::k3_hi != 0) {
+      // A linear v has one hard case, x = -0.1235, that its errors would turn.
+      return fma(-a, approximate_tail(a), positive_part(x));
+    } else if constexpr (is_half<Precision>) {
       return fma(-a, half_tail(a), positive_part(x));
     } else {
       // a F would not do: F loses bits to underflow before the product does.
       const auto e = exponential(a);
-      return positive_part(x) - a * e / (C::scale + e);
+      return positive_part(x) - quotient(a * e, C::scale + e);
     }
   }
 
@@ -55,7 +61,7 @@ struct SigmoidGate {
     const Real sum = C::scale + e;
     const Real bracket =
         even(a, 2 * C::slope_0, 4 * C::slope_2) * sum - a * slope * slope * (C::scale - e);
-    return e * bracket / (sum * sum * fma(e, 1 / C::scale, Real(1)));
+    return quotient(e * bracket, sum * sum * fma(e, 1 / C::scale, Real(1)));
   }
 
   // g'' as a formula over any type that has sigmoid and clamp of its own: over at::Tensor, it can
@@ -73,7 +79,7 @@ struct SigmoidGate {
  private:
   template <class Precision>
   static constexpr bool is_half =
-      std::is_same_v<Precision, bf16> || std::is_same_v<Precision, fp16>;
+      !std::is_same_v<Precision, fp32> && !std::is_same_v<Precision, fp64>;
 
   template <class Real>
   struct Pair {
@@ -131,6 +137,17 @@ struct SigmoidGate {
     return scale_by_power_of_two(exp2_fraction(fma(-a, w.lo, u.fraction)), u.shifted);
   }
 
+  // F from a GPU's special function unit.
+  template <class Real>
+  static GELU_KERNELS_HD Real approximate_tail(Real a) {
+    using C = Constants<fp16>;
+    using Scale = Constants<Real>;
+    const Real e = approximate_exp2(fma(-a, even(a, C::k1, C::k3), Scale::log2_scale));
+    const Real d = Scale::scale + e;
+    const Real estimate = approximate_reciprocal(d);
+    return e * fma(estimate, fma(-d, estimate, Real(1)), estimate);
+  }
+
   // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 1 - 2^-24,
   // and the other constants are a few units off too, such that every result is on the right side.
   static GELU_KERNELS_HD float half_tail(float a) {
@@ -139,7 +156,7 @@ struct SigmoidGate {
     const float power =
         horner(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
     const float e = scale_by_power_of_two(power, u.shifted);
-    return e / (Constants<float>::scale * C::one + e);
+    return quotient(e, Constants<float>::scale * C::one + e);
   }
 
   // D for 16-bit results: near its root with an absolute error of 2^-24, about what the rounding of
@@ -179,7 +196,7 @@ struct SigmoidGate {
     const Real e = fma(e_power, p, e_power);
     const Real growth = fma(h_power, p, h_power - C::scale * C::root_exp_squared);
     const Real h = power * fma(distance.hi, slope, fma(distance.lo, slope, growth));
-    return fma(h, p, h) / fma(e, C::twice_one + e, C::one_squared);
+    return quotient(fma(h, p, h), fma(e, C::twice_one + e, C::one_squared));
   }
 };
 

@@ -2,7 +2,6 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorIterator.h>
-#include <ATen/TensorUtils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
@@ -11,7 +10,9 @@
 #include <iterator>
 
 #include "csrc/cpu/loops.h"
+#include "csrc/gates/column_sums.h"
 #include "csrc/ops/gate_ops.h"
+#include "csrc/ops/layout.h"
 
 namespace gelu_kernels {
 namespace {
@@ -20,11 +21,7 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 const cpu::Loops& loops_for(const Tensor& x, Gate gate) {
-  cpu::Dtype dtype = cpu::Dtype::float64;
-  if (x.scalar_type() == at::kFloat) dtype = cpu::Dtype::float32;
-  if (x.scalar_type() == at::kHalf) dtype = cpu::Dtype::float16;
-  if (x.scalar_type() == at::kBFloat16) dtype = cpu::Dtype::bfloat16;
-  return cpu::loops(gate, dtype, x.numel());
+  return cpu::loops(gate, dtype_of(x), x.numel());
 }
 
 // at::empty_like without the dispatcher, which would take a quarter of a small call.
@@ -33,17 +30,12 @@ Tensor uninitialized_like(const Tensor& x) {
   return at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type());
 }
 
-char* data_of(const Tensor& t) { return static_cast<char*>(const_cast<void*>(t.const_data_ptr())); }
-
 // Runs a loop over the elements of `out` and of the inputs, which broadcast to it. Tensors that lie
 // in memory alike and without gaps are one long row. Otherwise TensorIterator finds the rows: it
 // sorts the dimensions by stride and merges those it can.
 template <class... Inputs>
 void map(cpu::Map loop, const Tensor& out, const Inputs&... inputs) {
-  const auto alike = [&out](const Tensor& t) {
-    return t.sizes() == out.sizes() && t.strides() == out.strides();
-  };
-  if (out.is_non_overlapping_and_dense() && (alike(inputs) && ...)) {
+  if (lie_alike(out, inputs...)) {
     const int64_t size = static_cast<int64_t>(out.element_size());
     at::parallel_for(0, out.numel(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
       char* data[] = {data_of(out) + begin * size, data_of(inputs) + begin * size...};
@@ -57,15 +49,6 @@ void map(cpu::Map loop, const Tensor& out, const Inputs&... inputs) {
   config.set_check_mem_overlap(false).resize_outputs(false).add_output(out);
   (config.add_const_input(inputs), ...);
   config.build().for_each(loop, at::internal::GRAIN_SIZE);
-}
-
-// `t` as a matrix whose rows are its last dimension, if it is one without a copy.
-std::optional<cpu::Matrix> rows_of(const Tensor& t, int64_t rows, int64_t columns) {
-  const auto strides =
-      at::detail::computeStride(t.sizes(), t.strides(), at::IntArrayRef({rows, columns}));
-  if (!strides) return std::nullopt;
-  const int64_t size = static_cast<int64_t>(t.element_size());
-  return cpu::Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
 }
 
 Tensor gate_forward_cpu(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
@@ -104,9 +87,6 @@ Tensor gate_double_backward_cpu(const Tensor& ddx, const Tensor& dy, const Tenso
   return dx;
 }
 
-// Blocks of rows and tiles of columns that depend on the shape alone, so that the sums have the
-// same bits on any number of threads. Up to 256 rows a block keep the partial sums under 1/256 of
-// the data and the error of a sum in float small; 64 blocks feed as many threads.
 std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor& x,
                                                   const Tensor& bias, std::string_view gate) {
   const auto& loops =
@@ -119,9 +99,9 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor
     return {dx, dbias};
   }
   const int64_t rows = x.numel() / columns;
-  auto dx_rows = rows_of(dx, rows, columns);
-  auto dy_rows = rows_of(dy, rows, columns);
-  auto x_rows = rows_of(x, rows, columns);
+  auto dx_rows = matrix_layout(dx, rows, columns);
+  auto dy_rows = matrix_layout(dy, rows, columns);
+  auto x_rows = matrix_layout(x, rows, columns);
   if (!dx_rows || !dy_rows || !x_rows) {
     auto [contiguous_dx, sums] =
         gate_backward_bias_cpu(dy.contiguous(), x.contiguous(), bias, gate);
@@ -132,8 +112,7 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor
   char* dbias_data = data_of(dbias);
   const int64_t size = static_cast<int64_t>(x.element_size());
 
-  const int64_t block_rows = std::clamp<int64_t>((rows + 63) / 64, 16, 256);
-  const int64_t blocks = (rows + block_rows - 1) / block_rows;
+  const auto [block_rows, blocks] = RowBlocks(rows);
   const int64_t tiles = (columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
   const Tensor partial =
       at::empty({blocks, columns}, x.options().dtype(size == 8 ? at::kDouble : at::kFloat));
@@ -146,9 +125,9 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor
     for (int64_t task = begin; task < end; ++task) {
       const int64_t row = task / tiles * block_rows;
       const int64_t column = task % tiles * cpu::kColumnTile;
-      const auto tile = [row, column](const cpu::Matrix& m) {
-        return cpu::Matrix{m.data + row * m.row_stride + column * m.column_stride, m.column_stride,
-                           m.row_stride};
+      const auto tile = [row, column](const Matrix& m) {
+        return Matrix{m.data + row * m.row_stride + column * m.column_stride, m.column_stride,
+                      m.row_stride};
       };
       loops.backward_column_sums(
           tile(*dx_rows), tile(*dy_rows), tile(*x_rows), bias_data + column * size,

@@ -1,6 +1,6 @@
-// Conversions between storage formats and the type that a gate is evaluated in, as integer code:
-// g++ 12 vectorises it for any instruction set, which it does not do for a cast from or to
-// _Float16.
+// Conversions between storage formats and the type that a gate is evaluated in. On a CPU it is
+// integer code: g++ 12 vectorises it for any instruction set, which it does not do for a cast from
+// or to _Float16.
 #pragma once
 
 #include "csrc/gates/arithmetic.h"
@@ -22,10 +22,22 @@ struct Storage<bf16> {
     return from_bits(static_cast<uint32_t>(u) << 16);
   }
   static GELU_KERNELS_HD uint16_t store(float x) {
+#ifdef __CUDA_ARCH__
+    uint16_t u;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(u) : "f"(x));
+    return u;
+#else
     return shift(bits(x), 0x7fff + (bits(x) >> 16 & 1));
+#endif
   }
   static GELU_KERNELS_HD uint16_t store_value(float x) {
     return shift(bits(x), 0x8000 - (bits(x) >> 31));
+  }
+  // Moves the value of a gate off a tie, upwards, so that store() gives what store_value() does,
+  // but for the sign of a zero. The only ties are subnormal numbers.
+  template <class Gate>
+  static GELU_KERNELS_HD float break_tie(float y) {
+    return y + 0x1p-149f;
   }
 
  private:
@@ -36,9 +48,17 @@ struct Storage<bf16> {
 };
 
 template <>
+struct Storage<fast_bf16> : Storage<bf16> {};
+
+template <>
 struct Storage<fp16> {
   using type = uint16_t;
   static GELU_KERNELS_HD float load(uint16_t u) {
+#ifdef __CUDA_ARCH__
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(u));
+    return x;
+#else
     const uint32_t magnitude = (u & 0x7fffu) << 13;
     const uint32_t sign = (u & 0x8000u) << 16;
     // Subnormals: 2^-14 + x, whose bits are at hand, less 2^-14. A multiplication by 2^112 would do
@@ -46,13 +66,20 @@ struct Storage<fp16> {
     const float subnormal = from_bits(magnitude + (113u << 23)) - 0x1p-14f;
     const uint32_t bias = magnitude < (31u << 23) ? 112u << 23 : 224u << 23;
     return from_bits(sign | (magnitude < (1u << 23) ? bits(subnormal) : magnitude + bias));
+#endif
   }
   static GELU_KERNELS_HD uint16_t store(float x) {
+#ifdef __CUDA_ARCH__
+    uint16_t u;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(u) : "f"(x));
+    return u;
+#else
     const uint32_t u = bits(x) & 0x7fffffff;
     const uint32_t normal = (u - (112u << 23) + 0xfff + (u >> 13 & 1)) >> 13;
     // The last place of 1/2 is that of a subnormal, 2^-24.
     const uint32_t subnormal = bits(from_bits(u) + 0.5f) - bits(0.5f);
     return finish(x, u < (113u << 23) ? subnormal : normal);
+#endif
   }
   static GELU_KERNELS_HD uint16_t store_value(float x) {
     const uint32_t u = bits(x) & 0x7fffffff;
@@ -61,6 +88,15 @@ struct Storage<fp16> {
     const float up = x < 0 ? 1 - 0x1p-23f : 1 + 0x1p-23f;
     const uint32_t subnormal = bits(fma(from_bits(u), up, 0.5f)) - bits(0.5f);
     return finish(x, u < (113u << 23) ? subnormal : normal);
+  }
+  // As above; the value of some gates can be a tie of any size. There an odd float stands in for an
+  // even one: that is on the same side of any tie, and is none.
+  template <class Gate>
+  static GELU_KERNELS_HD float break_tie(float y) {
+    const float up = y + 0x1.8p-49f;
+    if constexpr (!Gate::may_tie) return up;
+    const uint32_t u = bits(at_most(up, 0x1p17f));  // infinity would become NaN
+    return from_bits((u - (u >> 31)) | 1);
   }
 
  private:

@@ -1,0 +1,34 @@
+// The order in which a bias gradient is summed. It depends on the shape alone and is the same on
+// every processor, and so are the bits of the sum.
+//
+// Rows fall into blocks. The rows of a block are dealt out in turn to kRowLanes sums, which are
+// then added in order to the block's partial sum; the blocks are dealt out to kBlockLanes sums
+// likewise.
+#pragma once
+
+#include <cstdint>
+
+namespace gelu_kernels {
+
+constexpr int kRowLanes = 8;
+constexpr int kBlockLanes = 32;
+
+// Up to 256 rows a block keep the partial sums under 1/128 of the data and the error of a sum in
+// float small; 64 blocks, times the tiles of columns, feed a processor.
+struct RowBlocks {
+  explicit RowBlocks(int64_t rows) : block_rows((rows + 63) / 64) {
+    if (block_rows < 16) block_rows = 16;
+    if (block_rows > 256) block_rows = 256;
+    count = (rows + block_rows - 1) / block_rows;
+  }
+  int64_t block_rows, count;
+};
+
+// A matrix in memory; strides in bytes.
+struct Matrix {
+  char* data;
+  int64_t column_stride;
+  int64_t row_stride;
+};
+
+}  // namespace gelu_kernels

@@ -1,0 +1,49 @@
+// What the kernels of every device ask of a tensor.
+#pragma once
+
+#include <ATen/TensorUtils.h>
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "csrc/gates/column_sums.h"
+#include "csrc/gates/gates.h"
+
+namespace gelu_kernels {
+
+inline char* data_of(const at::Tensor& t) {
+  return static_cast<char*>(const_cast<void*>(t.const_data_ptr()));
+}
+
+// The same elements at the same places of memory, and no gap between them.
+template <class... Tensors>
+bool lie_alike(const at::Tensor& first, const Tensors&... others) {
+  const auto like_first = [&first](const at::Tensor& t) {
+    return t.sizes() == first.sizes() && t.strides() == first.strides();
+  };
+  return first.is_non_overlapping_and_dense() && (like_first(others) && ...);
+}
+
+inline Dtype dtype_of(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case at::kDouble:
+      return Dtype::float64;
+    case at::kFloat:
+      return Dtype::float32;
+    case at::kHalf:
+      return Dtype::float16;
+    default:
+      return Dtype::bfloat16;
+  }
+}
+
+// `t` as a matrix whose rows are its last dimension, if it is one without a copy.
+inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, int64_t columns) {
+  const auto strides =
+      at::detail::computeStride(t.sizes(), t.strides(), at::IntArrayRef({rows, columns}));
+  if (!strides) return std::nullopt;
+  const int64_t size = static_cast<int64_t>(t.element_size());
+  return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
+}
+
+}  // namespace gelu_kernels
