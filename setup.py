@@ -14,10 +14,17 @@ ROOT = Path(__file__).parent.resolve()
 LIBRARY = "libgelu_kernels.so"
 
 
+def cuda_architectures(wanted: str) -> list[str]:
+    """TORCH_CUDA_ARCH_LIST ("8.0;9.0+PTX") in CMake's words ("80-real", "90")."""
+    names = wanted.replace(";", " ").replace(".", "").split()
+    return [name.removesuffix("+PTX") if "+PTX" in name else f"{name}-real" for name in names]
+
+
 class CMakeBuild(build_ext):
     """Builds libgelu_kernels.so and _C with CMake, into the folder where `_C` belongs.
 
-    CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build.
+    CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
+    for which GPUs to build, as for any extension of torch.
     """
 
     def build_extension(self, ext: Extension) -> None:
@@ -31,6 +38,10 @@ class CMakeBuild(build_ext):
             "PYTHON_INCLUDE_DIR": sysconfig.get_path("include"),
             "PYTHON_MODULE_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
         }
+        if cpp_extension.CUDA_HOME:
+            options["CMAKE_CUDA_COMPILER"] = Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc"
+        if wanted := os.environ.get("TORCH_CUDA_ARCH_LIST"):
+            options["CMAKE_CUDA_ARCHITECTURES"] = ";".join(cuda_architectures(wanted))
         defines = [f"-D{name}={value}" for name, value in options.items()]
         # cmake and ninja may be those of this environment, activated or not.
         path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])

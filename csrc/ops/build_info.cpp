@@ -10,7 +10,7 @@ std::vector<std::pair<std::string, std::string>> build_info() {
           {"torch", TORCH_VERSION},
           {"cpu_capabilities", cpu::built_capabilities()},
           {"cpu_capability", cpu::capability()},
-          {"cuda", "not built"},
+          {"cuda", GELU_KERNELS_CUDA},
           {"triton", "not built"}};
 }
 

@@ -1,0 +1,149 @@
+// Backward with a bias: dx, and in the same pass the sums of its columns, in two stages, without
+// atomics, in the order of csrc/gates/column_sums.h.
+#include "csrc/cuda/divisor.h"
+#include "csrc/cuda/launch.h"
+#include "csrc/cuda/part.h"
+#include "csrc/cuda/tuning.h"
+#include "csrc/gates/column_sums.h"
+#include "csrc/gates/pointwise.h"
+
+namespace gelu_kernels::cuda {
+namespace {
+
+template <class Gate, class Precision, class Part>
+__global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
+    sum_columns(const __grid_constant__ ColumnSums m, const Divisor segments, int block_rows) {
+  using Real = typename Precision::Real;
+  constexpr int segment = kWarp * Part::size;
+  // More would not fit in the registers.
+  constexpr int kRows = Part::spacing == 1 && sizeof(Real) == 4 ? kColumnSumRows : 1;
+  static_assert(kWarps == kRowLanes);
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t block = segments.divide(blockIdx.x);
+  const int64_t first_of_segment = (blockIdx.x - block * segments.divisor) * segment;
+  const int offset = lane * (Part::spacing == 1 ? Part::size : 1);
+  const int64_t first = first_of_segment + offset;
+  const int left = static_cast<int>(min(m.columns - first, int64_t{segment}));
+
+  Real sum[Part::size] = {};
+  if (left > 0) {
+    constexpr int size = sizeof(StorageOf<Precision>);
+    Real bias[Part::size];
+    Part::load(m.bias + first * size, size, left).unpack(bias);
+
+    const int64_t begin = block_rows * block + warp;
+    const auto address = [&](const Matrix& matrix) {
+      return matrix.data + begin * matrix.row_stride + first * matrix.column_stride;
+    };
+    char* dx_row = address(m.dx);
+    const char *dy_row = address(m.dy), *x_row = address(m.x);
+    const int64_t dx_step = kWarps * m.dx.row_stride;
+    const int64_t dy_step = kWarps * m.dy.row_stride, x_step = kWarps * m.x.row_stride;
+
+    const auto add_rows = [&](auto constant) {
+      constexpr int count = decltype(constant)::value;
+      Part dy[count], x[count];
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        dy[i] = Part::load(dy_row + i * dy_step, m.dy.column_stride, left);
+        x[i] = Part::load(x_row + i * x_step, m.x.column_stride, left);
+      }
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+        Real dy_numbers[Part::size], x_numbers[Part::size], dx[Part::size];
+        dy[i].unpack(dy_numbers);
+        x[i].unpack(x_numbers);
+#pragma unroll
+        for (int j = 0; j < Part::size; ++j) {
+          dx[j] = AddBias<Backward<Gate, Precision>>::apply(dy_numbers[j], x_numbers[j], bias[j]);
+          sum[j] += dx[j];
+        }
+        Part::round(dx).store(dx_row + i * dx_step, m.dx.column_stride, left);
+      }
+      dx_row += count * dx_step;
+      dy_row += count * dy_step;
+      x_row += count * x_step;
+    };
+
+    const int64_t end = min(block_rows * (block + 1), m.rows);
+    int rows = begin < end ? static_cast<int>((end - begin + kWarps - 1) / kWarps) : 0;
+#pragma unroll 1
+    for (; rows >= kRows; rows -= kRows) add_rows(std::integral_constant<int, kRows>());
+#pragma unroll 1
+    for (; rows > 0; --rows) add_rows(std::integral_constant<int, 1>());
+  }
+
+  __shared__ Real sums[kWarps][segment];
+#pragma unroll
+  for (int j = 0; j < Part::size; ++j) sums[warp][offset + j * Part::spacing] = sum[j];
+  __syncthreads();
+  const int column = threadIdx.x;
+  if (column >= segment || first_of_segment + column >= m.columns) return;
+  Real total = sums[0][column];
+  for (int i = 1; i < kWarps; ++i) total += sums[i][column];
+  static_cast<Real*>(m.partial)[block * m.columns + first_of_segment + column] = total;
+}
+
+template <class Precision>
+__global__ void __launch_bounds__(kWarp* kBlockLanes)
+    add_partial_sums(const typename Precision::Real* partial, int64_t blocks,
+                     StorageOf<Precision>* dbias, int64_t columns) {
+  using Real = typename Precision::Real;
+  const int lane = threadIdx.x / kWarp, offset = threadIdx.x % kWarp;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + offset;
+  Real sum = 0;
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t block = lane; block < blocks; block += kBlockLanes) {
+      sum += partial[block * columns + column];
+    }
+  }
+  __shared__ Real sums[kBlockLanes][kWarp];
+  sums[lane][offset] = sum;
+  __syncthreads();
+  if (lane > 0 || column >= columns) return;
+  Real total = sums[0][offset];
+  for (int i = 1; i < kBlockLanes; ++i) total += sums[i][offset];
+  dbias[column] = Storage<Precision>::store(total);
+}
+
+bool are_vectors(const ColumnSums& m, int64_t size) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(m.bias);
+  for (const Matrix* matrix : {&m.dx, &m.dy, &m.x}) {
+    if (matrix->column_stride != size) return false;
+    bits |= reinterpret_cast<uintptr_t>(matrix->data) | static_cast<uintptr_t>(matrix->row_stride);
+  }
+  bits |= static_cast<uintptr_t>(m.columns * size);
+  return bits % kVectorBytes == 0 && m.columns * size >= kLeastRowBytes;
+}
+
+template <class Gate, class Precision>
+Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
+  using T = StorageOf<Precision>;
+  const RowBlocks rows(m.rows);
+  const bool vectors = are_vectors(m, sizeof(T));
+  const auto kernel = vectors ? sum_columns<Gate, Precision, Consecutive<Precision>>
+                              : sum_columns<Gate, Precision, Spaced<Precision>>;
+  const int segment = kWarp * (vectors ? Consecutive<Precision>::size : Spaced<Precision>::size);
+  static_assert(kWarp * Vector<Precision>::size <= kThreads && kWarp * kElements <= kThreads);
+  const int64_t segments = (m.columns + segment - 1) / segment;
+  if (Error error =
+          launch(queue, kernel, segments * rows.count, kThreads, m,
+                 Divisor(static_cast<uint32_t>(segments)), static_cast<int>(rows.block_rows))) {
+    return error;
+  }
+  return launch(queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp,
+                kWarp * kBlockLanes, static_cast<const typename Precision::Real*>(m.partial),
+                rows.count, reinterpret_cast<T*>(m.dbias), m.columns);
+}
+
+template <class Gate, class Precision>
+struct Entry {
+  static constexpr BackwardColumnSums value = launch_backward_column_sums<Gate, Precision>;
+};
+
+}  // namespace
+
+BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype) { return find<Entry>(gate, dtype); }
+
+}  // namespace gelu_kernels::cuda

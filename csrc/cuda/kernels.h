@@ -1,0 +1,65 @@
+// The CUDA kernels as plain functions over device memory. They know nothing of torch, and this
+// header nothing of CUDA; csrc/ops/cuda.cpp brings the tensors.
+#pragma once
+
+#include <cstdint>
+
+#include "csrc/gates/column_sums.h"
+#include "csrc/gates/gates.h"
+
+namespace gelu_kernels::cuda {
+
+// What went wrong, as CUDA words it; null if nothing did.
+using Error = const char*;
+
+// Where a kernel is put: a device and a cudaStream_t of its.
+struct Queue {
+  int device;
+  void* stream;
+};
+
+// Operands are counted from the output; then come the inputs, the bias last.
+constexpr int kMaxOperands = 5;
+
+// Operands as rows of vectors: all data and strides are multiples of 16 bytes, and so are all rows
+// but the last. The bias is the same in every row.
+struct Rows {
+  char* data[kMaxOperands];
+  int32_t row_stride[kMaxOperands];  // in bytes
+  int32_t rows, columns;
+  int32_t last_columns;  // the length of the last row
+};
+
+// Operands of any strides, with offsets under 2^31 bytes. The first dimension runs fastest.
+constexpr int kMaxDims = 25;
+struct Strided {
+  char* data[kMaxOperands];
+  int dims;
+  uint32_t sizes[kMaxDims];
+  uint32_t strides[kMaxOperands][kMaxDims];  // in bytes
+};
+
+// out = f(in0, ...) for each element.
+struct Map {
+  Error (*rows)(Queue, const Rows&);
+  Error (*strided)(Queue, const Strided&);
+};
+
+// dx = dy·g'(x + bias), and partial[block][j] = the sum of column j of the unrounded dx over a
+// block of rows, in float (double for float64).
+struct ColumnSums {
+  Matrix dx, dy, x;
+  const char* bias;  // consecutive, like partial and dbias
+  void* partial;
+  char* dbias;
+  int64_t rows, columns;
+};
+// The partial sums, then dbias, their sum over the blocks.
+using BackwardColumnSums = Error (*)(Queue, const ColumnSums&);
+
+Map forward(Gate gate, Dtype dtype, bool biased);          // y; x, bias
+Map backward(Gate gate, Dtype dtype, bool biased);         // dx; dy, x, bias
+Map double_backward(Gate gate, Dtype dtype, bool biased);  // dx; ddx, dy, x, bias
+BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
+
+}  // namespace gelu_kernels::cuda

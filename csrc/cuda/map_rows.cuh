@@ -1,0 +1,120 @@
+// An element by element function over rows of 16-byte vectors.
+//
+// A warp has a segment of columns, one vector for each lane, and kRows rows of it: it loads them
+// all, then computes. The bias of the segment stays in registers.
+#pragma once
+
+#include "csrc/cuda/divisor.h"
+#include "csrc/cuda/launch.h"
+#include "csrc/cuda/tuning.h"
+#include "csrc/cuda/vector.h"
+#include "csrc/gates/pointwise.h"
+
+namespace gelu_kernels::cuda {
+
+template <class Function, class Precision, bool kBias>
+struct RowMap {
+  using Real = typename Precision::Real;
+  using V = Vector<Precision>;
+  static constexpr int inputs = Function::inputs - kBias;  // that differ from row to row
+
+  template <size_t... k>
+  static __device__ __forceinline__ V apply(const V (&in)[inputs], const Real (&bias)[V::size],
+                                            std::index_sequence<k...>) {
+    Real numbers[inputs][V::size], out[V::size];
+    (in[k].unpack(numbers[k]), ...);
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) {
+      if constexpr (kBias) {
+        out[j] = Function::apply(numbers[k][j]..., bias[j]);
+      } else {
+        out[j] = Function::apply(numbers[k][j]...);
+      }
+    }
+    if constexpr (Function::is_value)
+      return V::template round_values<typename Function::Gate>(out, in[0]);
+    return V::round(out);
+  }
+};
+
+template <class Function, class Precision, bool kBias, int kRows>
+__global__ void __launch_bounds__(kThreads,
+                                  blocks_per_processor(RowMap<Function, Precision, kBias>::inputs))
+    map_rows(const __grid_constant__ Rows m, const Divisor segments) {
+  using M = RowMap<Function, Precision, kBias>;
+  using V = typename M::V;
+  using T = typename V::T;
+  constexpr int inputs = M::inputs;
+  constexpr auto each = std::make_index_sequence<inputs>();
+
+  const uint32_t warp = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const int group = segments.divide(warp);
+  const int segment = warp - group * segments.divisor;
+  const int row = group * kRows;
+  const int column = (segment * kWarp + threadIdx.x % kWarp) * V::size;
+  if (column >= m.columns) return;
+
+  typename M::Real bias[V::size];
+  if constexpr (kBias) {
+    V::load(reinterpret_cast<const T*>(m.data[inputs + 1]) + column).unpack(bias);
+  }
+
+  char* first[inputs + 1];  // element of this lane in each operand
+#pragma unroll
+  for (int k = 0; k <= inputs; ++k) {
+    first[k] = m.data[k] + static_cast<int64_t>(row) * m.row_stride[k] + column * sizeof(T);
+  }
+  const auto address = [&](int k, int i) {
+    return reinterpret_cast<T*>(first[k] + static_cast<int64_t>(i) * m.row_stride[k]);
+  };
+
+  if (row + kRows < m.rows || (row + kRows == m.rows && column + V::size <= m.last_columns)) {
+    V in[kRows][inputs];
+#pragma unroll
+    for (int k = 0; k < inputs; ++k) {
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) in[i][k] = V::load(address(k + 1, i));
+    }
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) M::apply(in[i], bias, each).store(address(0, i));
+    return;
+  }
+  // The last rows, and at the end of the last one, less than a vector.
+#pragma unroll 1
+  for (int i = 0; row + i < m.rows; ++i) {
+    const int left = (row + i + 1 < m.rows ? m.columns : m.last_columns) - column;
+    V in[inputs];
+#pragma unroll
+    for (int k = 0; k < inputs; ++k) {
+      T elements[V::size] = {};
+#pragma unroll
+      for (int j = 0; j < V::size; ++j) {
+        if (j < left) elements[j] = address(k + 1, i)[j];
+      }
+      memcpy(&in[k].words, elements, sizeof elements);
+    }
+    const V out = M::apply(in, bias, each);
+    T elements[V::size];
+    memcpy(elements, &out.words, sizeof elements);
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) {
+      if (j < left) address(0, i)[j] = elements[j];
+    }
+  }
+}
+
+template <class Function, class Precision, bool kBias>
+Error launch_map_rows(Queue queue, const Rows& m) {
+  constexpr int kRows = rows_in_flight(RowMap<Function, Precision, kBias>::inputs);
+  constexpr int segment = kSegmentBytes / static_cast<int>(sizeof(StorageOf<Precision>));
+  const int64_t segments = (m.columns + segment - 1) / segment;
+  const bool small = m.rows * segments * kSegmentBytes <= kSmallBytes;
+  const int64_t warp_rows = small ? 1 : kRows;
+  const int64_t warps = (m.rows + warp_rows - 1) / warp_rows * segments;
+  const auto kernel =
+      small ? map_rows<Function, Precision, kBias, 1> : map_rows<Function, Precision, kBias, kRows>;
+  return launch(queue, kernel, (warps + kWarps - 1) / kWarps, kThreads, m,
+                Divisor(static_cast<uint32_t>(segments)));
+}
+
+}  // namespace gelu_kernels::cuda

@@ -1,0 +1,35 @@
+// The numbers that say how a kernel is laid over a GPU. They change its speed and no result.
+#pragma once
+
+#include <cstdint>
+
+namespace gelu_kernels::cuda {
+
+constexpr int kVectorBytes = 16;  // one access of a thread
+constexpr int kWarp = 32;
+constexpr int kSegmentBytes = kWarp * kVectorBytes;  // one access of a warp
+
+// 8 warps a block: blocks that are small start and end without leaving a processor idle.
+constexpr int kWarps = 8;
+constexpr int kThreads = kWarps * kWarp;
+
+// Rows that a thread loads before it computes, and blocks that a processor is to have room for. A
+// bandwidth of 3 TB/s times a latency of 0.7 us asks for 16 kB in flight on each of an H100's 132
+// processors. Four blocks of 256 threads with 4 vectors are 64 kB; they leave a thread 64
+// registers. With more operands there are fewer rows; three inputs, or column sums, also need more
+// registers.
+constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : inputs == 2 ? 2 : 1; }
+constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
+constexpr int kColumnSumRows = 2;
+constexpr int kColumnSumBlocksPerProcessor = 2;
+
+// In a small tensor, one row for each warp reaches more processors.
+constexpr int64_t kSmallBytes = int64_t{1} << 21;
+
+// Elements that a thread loads before it computes, where there are no vectors.
+constexpr int kElements = 4;
+
+// Below half a segment most of a warp would have no part of a row.
+constexpr int64_t kLeastRowBytes = kSegmentBytes / 2;
+
+}  // namespace gelu_kernels::cuda
