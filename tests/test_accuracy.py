@@ -243,6 +243,6 @@ def test_other_instruction_sets(capability: str) -> None:
         "sys.exit(pytest.main(sys.argv[2:]))"
     )
     files = [__file__, str(Path(__file__).with_name("test_limits.py"))]
-    choice = "cpu and not whole_range and not instruction_sets"
+    choice = "cpu and not cuda_on_cpu and not whole_range and not instruction_sets"
     options = ["-q", "-p", "no:cacheprovider", "-k", choice]
     run_python(capability, "-c", program, capability, *options, *files)

@@ -13,7 +13,7 @@ from pathlib import Path
 import oracle
 import pytest
 import torch
-from conftest import DEVICES
+from conftest import DEVICES, kernels_for
 from oracle import DERIVATIVE, GATES, VALUE
 from torch import Tensor
 
@@ -57,7 +57,8 @@ def run_python(capability: str, *arguments: str) -> None:
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     device, _, capability = request.param.partition(" ")
     if not capability:
-        return all_results(device)
+        with kernels_for(device) as device:
+            return all_results(device)
     path = tmp_path_factory.mktemp("results") / f"{capability}.pt"
     run_python(capability, __file__, str(path))
     saved = torch.load(path)

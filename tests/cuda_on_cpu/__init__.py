@@ -1,0 +1,129 @@
+"""The CUDA kernels on a machine without a GPU: the .cu files as C++, over memory of the CPU.
+
+Threads of a block run one after another, from barrier to barrier; shared memory starts as NaN. The
+special function unit errs by as much as it may. Nothing here tells what a GPU would take for it.
+"""
+
+import ctypes
+import fcntl
+import os
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+import gelu_kernels  # noqa: F401 (it defines the operators)
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+FLAGS = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover"]
+
+
+class Error(IntEnum):
+    """Of a result of the special function unit, within its bound."""
+
+    NONE = 0
+    UP = 1
+    DOWN = 2
+    RANDOM = 3
+
+
+def _sources(build: Path) -> list[Path]:
+    """torch leaves a .cu file to nvcc, which includes CUDA's header by itself."""
+    wrappers = []
+    for kernels in sorted((ROOT / "csrc" / "cuda").glob("*.cu")):
+        wrapper = build / f"{kernels.stem}_kernels.cpp"
+        text = f'#include <cuda_runtime.h>\n#include "{kernels.relative_to(ROOT)}"\n'
+        if not wrapper.exists() or wrapper.read_text() != text:
+            wrapper.write_text(text)
+        wrappers.append(wrapper)
+    operators = [ROOT / "csrc" / "ops" / name for name in ("check.cpp", "cuda.cpp")]
+    return [*sorted(HERE.glob("*.cpp")), *operators, *wrappers]
+
+
+def _compile_and_load(build: Path, flags: list[str]) -> str:
+    """The path of the library. Only what has changed is compiled."""
+    build.mkdir(parents=True, exist_ok=True)
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    with open(build / "in_use", "w") as in_use:
+        fcntl.flock(in_use, fcntl.LOCK_EX)
+        (build / "lock").unlink(missing_ok=True)  # torch's lock would outlive a killed process
+        return cpp_extension.load(
+            "gelu_kernels_cuda_on_cpu",
+            [str(source) for source in _sources(build)],
+            extra_cflags=["-DGELU_KERNELS_CUDA_ON_CPU", *flags],
+            extra_ldflags=flags,
+            extra_include_paths=[str(HERE), str(ROOT)],
+            build_directory=str(build),
+            is_python_module=False,
+        )
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """GELU_KERNELS_SANITIZE is for a process that preloads what the sanitizers need."""
+    name, flags = f"cuda_on_cpu-{torch.__version__}", [*FLAGS, *WARNINGS]
+    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
+        flags.append("-march=x86-64-v3")
+    if "GELU_KERNELS_SANITIZE" in os.environ:
+        os.environ.pop("LD_PRELOAD", None)  # the compiler does without
+        name, flags = f"{name}-sanitized", flags + SANITIZERS
+    loaded = ctypes.CDLL(_compile_and_load(ROOT / "build" / name, flags))
+    loaded.cuda_on_cpu_launches.restype = ctypes.c_int64
+    loaded.cuda_on_cpu_run_ends.argtypes = [ctypes.c_int64]
+    loaded.cuda_on_cpu_set_errors.argtypes = [
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_uint32,
+        ctypes.c_double,
+    ]
+    return loaded
+
+
+@contextmanager
+def enabled() -> Iterator[None]:
+    """The operators take tensors of the CPU to the CUDA kernels."""
+    library().cuda_on_cpu_enable()
+    try:
+        yield
+    finally:
+        library().cuda_on_cpu_disable()
+
+
+@contextmanager
+def special_function_unit(
+    exp2: Error, reciprocal: Error, seed: int = 0, scale: float = 1
+) -> Iterator[None]:
+    """`scale` is that of the bounds."""
+    library().cuda_on_cpu_set_errors(exp2, reciprocal, seed, scale)
+    try:
+        yield
+    finally:
+        library().cuda_on_cpu_set_errors(Error.RANDOM, Error.RANDOM, 0, 1)
+
+
+@contextmanager
+def only_ends(blocks: int) -> Iterator[None]:
+    """Of a longer launch, only so many blocks run at either end."""
+    library().cuda_on_cpu_run_ends(blocks)
+    try:
+        yield
+    finally:
+        library().cuda_on_cpu_run_ends(0)
+
+
+def fail_next_launch() -> None:
+    library().cuda_on_cpu_fail_next_launch()
+
+
+def launches() -> int:
+    """So many have been started."""
+    return library().cuda_on_cpu_launches()

@@ -1,0 +1,56 @@
+"""``cd tests; python -m cuda_on_cpu.special_function_unit``: 16-bit results that its errors turn.
+
+Each column has the most of 65,536 that are misrounded, for errors of zero, for all combinations of
+the largest errors, and for random ones; then the same for errors of so many times their bounds.
+"""
+
+from functools import cache
+from itertools import product
+
+import oracle
+import torch
+from oracle import DERIVATIVE, GATES, VALUE
+
+import cuda_on_cpu
+from cuda_on_cpu import Error
+
+SCALES = (4, 16, 64, 256)
+
+
+correct_results = cache(oracle.correctly_rounded_results)
+
+
+def misrounded(gate: str, order: int, dtype: torch.dtype, units: list[tuple[float, ...]]) -> int:
+    """The most for any of these units."""
+    x = oracle.every_16_bit_input(dtype)
+    expected = correct_results(gate, order, dtype)
+    counts = []
+    for unit in units:
+        with cuda_on_cpu.special_function_unit(*unit), cuda_on_cpu.enabled():
+            y = oracle.evaluate(gate, order, x)
+        counts.append(int((y != expected)[x.isfinite()].sum()))
+    return max(counts)
+
+
+def extremes(scale: float) -> list[tuple[float, ...]]:
+    errors = product([Error.NONE, Error.UP, Error.DOWN], repeat=2)
+    return [(*pair, 0, scale) for pair in errors]
+
+
+def main() -> None:
+    columns = {
+        "exact": [(Error.NONE, Error.NONE)],
+        "extremes": extremes(1),
+        "random": [(Error.RANDOM, Error.RANDOM, seed) for seed in range(16)],
+        **{f"{scale}x": extremes(scale) for scale in SCALES},
+    }
+    print(f"{'gate':15}{'order':12}{'dtype':10}", *(f"{name:>9}" for name in columns))
+    orders = {VALUE: "value", DERIVATIVE: "derivative"}
+    for gate, order, dtype in product(GATES, orders, (torch.float16, torch.bfloat16)):
+        counts = [misrounded(gate, order, dtype, units) for units in columns.values()]
+        name = str(dtype).removeprefix("torch.")
+        print(f"{gate:15}{orders[order]:12}{name:10}", *(f"{n:9}" for n in counts), flush=True)
+
+
+if __name__ == "__main__":
+    main()
