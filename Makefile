@@ -12,7 +12,7 @@ endif
 TORCH := torch==2.13.0
 
 PIP := $(PYTHON) -m pip --disable-pip-version-check
-SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu')
+SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
 # Where this interpreter's tools are.
 SCRIPTS = $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('scripts'))")
@@ -47,6 +47,10 @@ bench: build  ## Run the microbenchmarks
 	@$(PYTHON) -m pytest bench --benchmark-only --benchmark-disable-gc \
 	    --benchmark-group-by=group --benchmark-columns=median,iqr,rounds --benchmark-sort=name
 
+# Builds in place and installs nothing, so that it runs without a network. OUTPUT names the file.
+gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes bench/results/*.json
+	@$(PYTHON) -m bench.gpu $(if $(OUTPUT),--output $(OUTPUT))
+
 clean:  ## Remove what was built; the virtual environment stays
 	rm -rf build *.egg-info gelu_kernels/*.so
 
@@ -59,4 +63,4 @@ $(READY): requirements.txt $(ENVIRONMENT)
 .venv/pyvenv.cfg:
 	@python3 -m venv .venv
 
-.PHONY: help build demo test lint format bench clean
+.PHONY: help build demo test lint format bench gpu clean

@@ -1,0 +1,225 @@
+"""What nvcc makes of the CUDA kernels, read in their machine code: no GPU is needed.
+
+The vector path of a kernel is what a thread executes where all operands are rows of vectors.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+import pytest
+import sass
+from control_flow import ControlFlow, narrow_accesses
+from cubin import ROOT, Kernel, compile_kernels, decode, missing_tools, options
+from sass import Case, VectorKernel
+
+FAULTS = ROOT / "tests" / "sass_faults.cu"
+
+REGISTERS = 65536  # of a processor
+MOST_THREADS = 2048
+BLOCK_THREADS = 256
+LEAST_THREADS = 512  # two blocks, the fewest that tuning.h asks for
+# 3.0 TB/s times a latency of 0.7 us, over 132 processors: see tuning.h.
+H100_BYTES_IN_FLIGHT = 3.0e12 * 0.7e-6 / 132
+
+DOUBLE = re.compile(r"D(ADD|FMA|MNMX|MUL|SETP?)\b|MUFU\.\w+64H|.*\bF64\b")
+
+
+@pytest.fixture(scope="session")
+def tools() -> None:
+    if missing := missing_tools():
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def compiled(tools: None) -> dict[str, list[Kernel]]:
+    return sass.compile_all(sass.SOURCES, options())
+
+
+@pytest.fixture(params=sass.ARCHITECTURES)
+def architecture(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def kernels(compiled: dict[str, list[Kernel]], architecture: str) -> list[Kernel]:
+    return compiled[architecture]
+
+
+@pytest.fixture(scope="session")
+def all_vector_kernels(compiled: dict[str, list[Kernel]]) -> dict[str, list[VectorKernel]]:
+    return {name: sass.vector_kernels(kernels) for name, kernels in compiled.items()}
+
+
+@pytest.fixture
+def vector_kernels(
+    all_vector_kernels: dict[str, list[VectorKernel]], architecture: str
+) -> list[VectorKernel]:
+    return all_vector_kernels[architecture]
+
+
+@pytest.fixture(scope="session")
+def faults(tools: None) -> dict[str, Kernel]:
+    return {kernel.name: kernel for kernel in compile_kernels(FAULTS, "sm_90", options())}
+
+
+def opcodes(kernel: Kernel) -> Iterable[str]:
+    return (instruction.opcode for instruction in kernel.instructions)
+
+
+def has_local_memory(kernel: Kernel) -> bool:
+    accesses = any(opcode.startswith(("LDL", "STL")) for opcode in opcodes(kernel))
+    return accesses or kernel.stack > 0 or kernel.spills > 0
+
+
+def has_doubles(kernel: Kernel) -> bool:
+    return any(map(DOUBLE.match, opcodes(kernel)))
+
+
+def has_calls(kernel: Kernel) -> bool:
+    return any(instruction.is_call for instruction in kernel.instructions)
+
+
+def flushes_subnormals(kernel: Kernel) -> bool:
+    return any(".FTZ" in x and not x.startswith("MUFU") for x in opcodes(kernel))
+
+
+def resident_threads(kernel: Kernel) -> int:
+    allocated = -(-kernel.registers // 8) * 8
+    return min(MOST_THREADS, REGISTERS // (allocated * BLOCK_THREADS) * BLOCK_THREADS)
+
+
+def is_short(kernel: Kernel) -> bool:
+    return "fp64" not in kernel.name
+
+
+def test_every_case_is_found(vector_kernels: list[VectorKernel]) -> None:
+    assert set(sass.busiest(vector_kernels)) == set(sass.CASES)
+
+
+def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
+    """A load for each vector of an input and of the bias, a store for each of the output, and no
+    access of less than 16 bytes."""
+    wrong = []
+    for x in vector_kernels:
+        bias_loads = x.case.biased and not x.has_loop
+        loads = x.stores * sass.INPUTS[x.case.op] + bias_loads
+        if x.stores == 0 or x.loads != loads or x.narrow_accesses > 0:
+            wrong.append((x.kernel.name, x.loads, x.stores, x.narrow_accesses))
+    assert not wrong
+
+
+def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
+    assert not [x.kernel.name for x in vector_kernels if is_short(x.kernel) and x.branches > 0]
+
+
+def test_no_local_memory(kernels: list[Kernel]) -> None:
+    assert not [(x.name, x.stack, x.spills) for x in kernels if has_local_memory(x)]
+
+
+def test_no_doubles(kernels: list[Kernel]) -> None:
+    assert not [x.name for x in kernels if is_short(x) and has_doubles(x)]
+
+
+def test_no_calls(kernels: list[Kernel]) -> None:
+    """A division by the compiler calls a function for operands that are subnormal or huge."""
+    assert not [x.name for x in kernels if is_short(x) and has_calls(x)]
+
+
+def test_subnormals_are_kept(kernels: list[Kernel]) -> None:
+    assert not [x.name for x in kernels if flushes_subnormals(x)]
+
+
+def test_registers(kernels: list[Kernel]) -> None:
+    assert not [(x.name, x.registers) for x in kernels if resident_threads(x) < LEAST_THREADS]
+
+
+def test_bytes_in_flight(vector_kernels: list[VectorKernel]) -> None:
+    """The threads for which there are registers load enough at a time to hide the latency."""
+    short = []
+    for x in sass.busiest(vector_kernels).values():
+        loads = min(x.loads_in_flight, x.stores * sass.INPUTS[x.case.op])
+        if resident_threads(x.kernel) * loads * sass.VECTOR_BYTES < H100_BYTES_IN_FLIGHT:
+            short.append((x.kernel.name, x.kernel.registers, x.loads_in_flight))
+    assert not short
+
+
+def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], architecture: str) -> None:
+    budgets = sass.read_budgets()
+    assert not [
+        (*case, x.slots, budgets[case, architecture])
+        for case, x in sass.busiest(vector_kernels).items()
+        if x.slots > budgets[case, architecture]
+    ]
+
+
+def test_memory_bound_on_h100(all_vector_kernels: dict[str, list[VectorKernel]]) -> None:
+    """But for float64: an H100 has half as many units for it, other GPUs almost none."""
+    assert not [
+        (*case, x.slots, case.h100_limit)
+        for case, x in sass.busiest(all_vector_kernels["sm_90"]).items()
+        if case.dtype != "fp64" and x.slots > case.h100_limit
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "faulty"),
+    [
+        (has_local_memory, {"local_memory"}),
+        (has_doubles, {"double_arithmetic"}),
+        (has_calls, {"call"}),
+        (flushes_subnormals, {"flushed_subnormals", "call"}),  # the function that is called does
+        (lambda kernel: resident_threads(kernel) < LEAST_THREADS, {"many_registers"}),
+    ],
+)
+def test_checks_find_faults(
+    faults: dict[str, Kernel], check: Callable[[Kernel], bool], faulty: set[str]
+) -> None:
+    assert {name for name, kernel in faults.items() if check(kernel)} == faulty
+
+
+def test_vector_path_finds_faults(faults: dict[str, Kernel]) -> None:
+    case = Case("forward", "Normal", "fp32", biased=False)
+
+    def vectors(name: str) -> tuple[int, int, int, int]:
+        x = VectorKernel(case, faults[name], has_loop=False)
+        return x.loads, x.stores, x.narrow_accesses, x.loads_in_flight
+
+    assert vectors("sound") == (2, 1, 0, 2)
+    assert vectors("one_load_in_flight") == (2, 1, 0, 1)
+    assert vectors("narrow_access") == (1, 1, 1, 1)
+    assert VectorKernel(case, faults["sound"], has_loop=False).branches == 0
+    assert VectorKernel(case, faults["call"], has_loop=False).branches > 0
+
+
+def assemble(text: str) -> ControlFlow:
+    lines = [re.match(r"(@\S+ )?(\S+) ?(.*)", line.strip()) for line in text.strip().splitlines()]
+    return ControlFlow([decode(m[2], m[3], (m[1] or "").strip()) for m in lines])
+
+
+def test_control_flow() -> None:
+    """The path takes the vectors, not the short cut, and goes round no loop; the loop is the one
+    with vectors; NOPs do not count."""
+    flow = assemble("""
+        @P0 EXIT
+        @P1 BRA 0x40
+        LDG.E.U16 R0,desc[UR4][R2.64]
+        BRA 0x70
+        LDG.E.128 R0,desc[UR4][R2.64]
+        NOP
+        IADD3 R3,R3,0x10,RZ
+        LDG.E.128 R4,desc[UR4][R2.64]
+        STG.E.128 desc[UR4][R2.64],R0
+        @P2 BRA 0x70
+        LDG.E.U16 R0,desc[UR4][R2.64]
+        @P3 BRA 0xa0
+        EXIT
+    """)
+    path = [instruction.name for instruction in flow.vector_path()]
+    assert path == ["EXIT", "BRA", "LDG", "IADD3", "LDG", "STG", "BRA", "LDG", "BRA", "EXIT"]
+    assert [instruction.name for instruction in flow.vector_loop()] == ["LDG", "STG", "BRA"]
+
+
+def test_narrow_side_of_a_predicated_branch() -> None:
+    wide, other = "@P1 LDG.E.128 R0,desc[UR4][R2.64]\n", "@!P1 LDG.E.U16 R0,desc[UR4][R2.64]\n"
+    assert len(narrow_accesses(assemble(wide + other + "EXIT").vector_path())) == 0
+    assert len(narrow_accesses(assemble(other + "EXIT").vector_path())) == 1
