@@ -56,22 +56,31 @@ def forward_backward(f: Gelu, inputs: tuple[Tensor, ...], dy: Tensor) -> Callabl
     return lambda: torch.autograd.grad(f(*leaves), leaves, dy)
 
 
-def check(f: Gelu, inputs: tuple[Tensor, ...], dy: Tensor, approximate: str) -> None:
-    """f's value and gradients, to a few roundings, so that nothing wrong is timed.
+def exact(inputs: tuple[Tensor, ...], dy: Tensor, approximate: str) -> list[Tensor]:
+    """The value and the gradients of the inputs, in float64."""
+    doubles = [t.double().requires_grad_() for t in inputs]
+    y = reference.gelu(sum(doubles), approximate)
+    return [y.detach(), *torch.autograd.grad(y, doubles, dy.double())]
+
+
+def assert_close(result: Tensor, exact: Tensor) -> None:
+    """To a few roundings, so that nothing wrong is timed.
 
     The bound has to admit PyTorch, whose F.gelu has no tail in float32 and rounds more than once in
     16 bits.
     """
+    eps = torch.finfo(result.dtype).eps
+    # A bias gradient is a sum over many rows.
+    atol = 8 * eps * max(1.0, exact.abs().max().item())
+    torch.testing.assert_close(result.double(), exact, rtol=8 * eps, atol=atol)
+
+
+def check(f: Gelu, inputs: tuple[Tensor, ...], dy: Tensor, approximate: str) -> None:
     leaves = [t.clone().requires_grad_() for t in inputs]
-    doubles = [t.double().requires_grad_() for t in inputs]
-    y, expected = f(*leaves), reference.gelu(sum(doubles), approximate)
-    results = [y, *torch.autograd.grad(y, leaves, dy)]
-    exact = [expected, *torch.autograd.grad(expected, doubles, dy.double())]
-    eps = torch.finfo(dy.dtype).eps
-    for result, e in zip(results, exact, strict=True):
-        # A bias gradient is a sum over many rows.
-        atol = 8 * eps * max(1.0, e.abs().max().item())
-        torch.testing.assert_close(result.double(), e, rtol=8 * eps, atol=atol)
+    y = f(*leaves)
+    results = [y.detach(), *torch.autograd.grad(y, leaves, dy)]
+    for result, e in zip(results, exact(inputs, dy, approximate), strict=True):
+        assert_close(result, e)
 
 
 def checked_pairs(approximate: str, inputs: tuple[Tensor, ...], dy: Tensor) -> dict[str, Gelu]:

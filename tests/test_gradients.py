@@ -363,10 +363,9 @@ def test_vmap_of_backward(batched, device):
     if not any(batched):
         pytest.skip("vmap needs a batch")
     generator = torch.Generator(device).manual_seed(0)
+    options = {"dtype": torch.float64, "generator": generator, "device": device}
     tensors = [
-        torch.randn((4, *shape) if b else shape, dtype=torch.float64, generator=generator).to(
-            device
-        )
+        torch.randn((4, *shape) if b else shape, **options)
         for b, shape in zip(batched, [(2, 3), (2, 3), (3,)], strict=True)
     ]
     in_dims = tuple(0 if b else None for b in batched)

@@ -1,0 +1,58 @@
+"""The operators' results on a device beside those on the CPU, bit by bit."""
+
+import torch
+from torch import Tensor
+
+import gelu_kernels  # noqa: F401 (it registers the operators)
+
+ops = torch.ops.gelu_kernels
+
+# Each takes ddx, dy, x, bias (or None) and the gate.
+OPERATORS = {
+    "gate_forward": lambda ddx, dy, x, bias, gate: (ops.gate_forward(x, bias, gate),),
+    "gate_backward": lambda ddx, dy, x, bias, gate: (ops.gate_backward(dy, x, bias, gate),),
+    "gate_double_backward": lambda ddx, dy, x, bias, gate: (
+        ops.gate_double_backward(ddx, dy, x, bias, gate),
+    ),
+    "gate_backward_bias": lambda ddx, dy, x, bias, gate: ops.gate_backward_bias(dy, x, bias, gate),
+}
+
+
+def differing(a: Tensor, b: Tensor) -> int:
+    """How many elements have other bits. A NaN is a NaN, whatever else is in it."""
+    assert a.shape == b.shape and a.dtype == b.dtype
+    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.itemsize]
+    bits = (t.contiguous().view(integer) for t in (a, b))
+    return int((torch.ne(*bits) & ~(a.isnan() & b.isnan())).sum())
+
+
+def any_numbers(dtype: torch.dtype) -> Tensor:
+    """As a matrix: in 16 bits all there are, else 65,536 random patterns of bits."""
+    if dtype.itemsize == 2:
+        patterns = torch.arange(-(2**15), 2**15).to(torch.int16)
+    else:
+        patterns = torch.empty(2**13 * dtype.itemsize, dtype=torch.int64).random_(-(2**63), None)
+    return patterns.view(dtype).view(-1, 512)
+
+
+def differing_from_cpu(gate: str, dtype: torch.dtype, device: str) -> dict[str, int]:
+    """For each operator, how many of its results on the device have other bits than on the CPU."""
+    # More than one block of rows, and tiles of columns with a ragged end.
+    ordinary = (3 * torch.randn(1001, 1031, dtype=torch.float64)).to(dtype)
+    counts = {}
+    for x in (any_numbers(dtype), ordinary):
+        bias, dy, ddx = (
+            torch.randn(s, dtype=torch.float64).to(dtype) for s in (x[0].shape, x.shape, x.shape)
+        )
+        for name, operator in OPERATORS.items():
+            for b in (None, bias):
+                # A column that sums up any numbers is NaN.
+                if name == "gate_backward_bias" and (b is None or x is not ordinary):
+                    continue
+                arguments = ddx, dy, x, b
+                here = operator(*arguments, gate)
+                there = operator(*(t if t is None else t.to(device) for t in arguments), gate)
+                title = name + (", bias" if b is not None else "")
+                different = sum(differing(h, t.cpu()) for h, t in zip(here, there, strict=True))
+                counts[title] = counts.get(title, 0) + different
+    return counts

@@ -1,0 +1,271 @@
+"""What only a GPU shows: streams, graphs, devices, huge tensors, and that it has the CPU's bits."""
+
+from collections.abc import Callable, Iterator
+
+import bits
+import pytest
+import torch
+from oracle import FORMATS
+from torch import Tensor
+
+from gelu_kernels import functional
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+ops = torch.ops.gelu_kernels
+
+# Of dy, x and bias; each gives a tuple of results.
+Call = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
+CALLS: dict[str, Call] = {
+    "forward": lambda dy, x, bias: (ops.gate_forward(x, None, "normal"),),
+    "forward, bias": lambda dy, x, bias: (ops.gate_forward(x, bias, "normal"),),
+    "backward": lambda dy, x, bias: (ops.gate_backward(dy, x, None, "normal"),),
+    "backward, bias": lambda dy, x, bias: (ops.gate_backward(dy, x, bias, "normal"),),
+    "bias gradient": lambda dy, x, bias: ops.gate_backward_bias(dy, x, bias, "normal"),
+    "double backward": lambda dy, x, bias: (ops.gate_double_backward(dy, dy, x, bias, "normal"),),
+}
+SOME_TENTHS_OF_A_SECOND = 400_000_000  # cycles
+
+
+@pytest.fixture(params=CALLS)
+def call(request: pytest.FixtureRequest) -> Call:
+    return CALLS[request.param]
+
+
+def tensors(
+    rows: int = 1000, columns: int = 520, device: str = "cuda", dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dy, x and bias."""
+    shapes = ((rows, columns), (rows, columns), (columns,))
+    dy, x, bias = (torch.randn(shape, device=device).to(dtype) for shape in shapes)
+    return dy, x, bias
+
+
+def assert_same_bits(ours: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for a, b in zip(ours, expected, strict=True):
+        assert bits.differing(a, b) == 0
+
+
+# The same arithmetic as on the CPU
+
+
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_the_bits_are_those_of_the_cpu(gate: str, dtype: torch.dtype) -> None:
+    different = bits.differing_from_cpu(gate, dtype, "cuda")
+    assert not any(different.values()), different
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_the_bits_are_those_of_every_run(
+    call: Call, dtype: torch.dtype, deterministic: None
+) -> None:
+    """In this mode torch fills new tensors with NaN: what is not written is seen too."""
+    inputs = tensors(5000, 1031, dtype=dtype)
+    first = call(*inputs)
+    assert not any(t.isnan().any() for t in first)
+    for _ in range(5):
+        assert_same_bits(call(*inputs), first)
+
+
+# Streams and graphs
+
+
+def test_work_waits_for_the_current_stream(call: Call) -> None:
+    dy, x, bias = tensors()
+    expected = call(dy, x, bias)
+    late = torch.full_like(x, torch.nan)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        call(dy, late, bias)  # leaves memory in this stream's pool: an allocation might wait
+        torch.cuda._sleep(SOME_TENTHS_OF_A_SECOND)
+        late.copy_(x)
+        results = call(dy, late, bias)
+        assert not stream.query(), "the call waited for the GPU"
+    stream.synchronize()
+    assert_same_bits(results, expected)
+
+
+def test_work_waits_for_no_other_stream(call: Call) -> None:
+    dy, x, bias = tensors()
+    expected = call(dy, x, bias)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        call(dy, x, bias)
+    torch.cuda._sleep(SOME_TENTHS_OF_A_SECOND)
+    with torch.cuda.stream(stream):
+        results = call(dy, x, bias)
+    stream.synchronize()
+    assert not torch.cuda.default_stream().query(), "the default stream was waited for"
+    torch.cuda.synchronize()
+    assert_same_bits(results, expected)
+
+
+def captured(call: Call, inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, tuple]:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call(*inputs)  # a kernel's first call loads it, which cannot be captured
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = call(*inputs)
+    return graph, results
+
+
+def training_step(dy: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+    x, bias = x.detach().requires_grad_(), bias.detach().requires_grad_()
+    y = functional.bias_gelu(x, bias)
+    return y.detach(), *torch.autograd.grad(y, (x, bias), dy)
+
+
+@pytest.mark.parametrize("call", [*CALLS.values(), training_step], ids=[*CALLS, "training step"])
+def test_graphs(call: Call) -> None:
+    """A replay reads what its inputs hold by then."""
+    inputs = tensors()
+    graph, results = captured(call, inputs)
+    for _ in range(2):
+        for t in inputs:
+            t.normal_()
+        expected = call(*inputs)
+        graph.replay()
+        assert_same_bits(results, expected)
+
+
+def test_compiled_into_graphs() -> None:
+    """The mode of torch.compile that captures graphs."""
+    torch._dynamo.reset()
+    compiled = torch.compile(functional.bias_gelu, fullgraph=True, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(4):  # a warm-up, a capture, replays
+            _, x, bias = tensors(64, 520)
+            torch.compiler.cudagraph_mark_step_begin()
+            assert_same_bits((compiled(x, bias),), (functional.bias_gelu(x, bias),))
+
+
+# Devices
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_another_device_than_the_current_one(call: Call) -> None:
+    inputs = tensors()
+    expected = call(*inputs)
+    results = call(*(t.to("cuda:1") for t in inputs))
+    assert torch.cuda.current_device() == 0
+    assert all(t.device.index == 1 for t in results)
+    assert_same_bits(tuple(t.to("cuda:0") for t in results), expected)
+    assert_same_bits(call(*inputs), expected)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("x_device, bias_device", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_bias_on_another_device(x_device: str, bias_device: str, grad: bool) -> None:
+    x = torch.ones(2, 3, device=x_device, requires_grad=grad)
+    bias = torch.ones(3, device=bias_device)
+    message = f"bias must be on the device of x, {x_device}"
+    for f in (functional.bias_gelu, ops.fused_bias_gelu):
+        with pytest.raises(ValueError, match=f"fused_bias_gelu: {message}"):
+            f(x, bias)
+    with pytest.raises(ValueError, match=f"gate_forward: {message}"):
+        ops.gate_forward(x, bias, "normal")
+
+
+@pytest.mark.parametrize("x_device, dy_device", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_gradient_on_another_device(x_device: str, dy_device: str) -> None:
+    x, bias = torch.ones(2, 3, device=x_device), torch.ones(3, device=x_device)
+    dy = torch.ones(2, 3, device=dy_device)
+    for op in (ops.gate_backward, ops.gate_backward_bias):
+        with pytest.raises(ValueError, match=f"{op.__name__}: dy must be on the device of x"):
+            op(dy, x, bias, "normal")
+
+
+# Memory
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "half", "transposed"])
+def test_nothing_is_copied(call: Call, layout: str) -> None:
+    """An expanded gradient is not materialised, and rows that lie apart are read where they lie."""
+    x = {
+        "contiguous": lambda: torch.randn(4096, 256, device="cuda"),
+        "half": lambda: torch.randn(4096, 512, device="cuda").chunk(2, -1)[1],
+        "transposed": lambda: torch.randn(256, 4096, device="cuda").t(),
+    }[layout]()
+    dy = torch.ones((), device="cuda").expand_as(x)
+    bias = torch.randn(256, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
+    call(dy, x, bias)
+    peak = torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
+    size = x.numel() * x.itemsize
+    assert size <= peak < 1.1 * size
+
+
+def test_out_of_memory() -> None:
+    """An input of stride 0 takes no memory; a result would take twice what there is."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    x = torch.zeros((), device="cuda", dtype=torch.bfloat16).expand(total // 1024, 1024)
+    for call in CALLS.values():
+        with pytest.raises(torch.OutOfMemoryError):
+            call(x, x, x[0])
+    inputs = tensors()
+    for call in CALLS.values():
+        call(*inputs)
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_more_than_two_to_the_31_elements(biased: bool) -> None:
+    """Elements on both sides of 2^31 differ from all others. g(40) = 40 and g'(40) = 1."""
+    rows, columns = 2**31 // 4096 + 5, 4096
+    size = rows * columns
+    torch.cuda.empty_cache()
+    if torch.cuda.mem_get_info()[0] < 10 * size:
+        pytest.skip("needs 20 GiB of free GPU memory")
+    places = [0, 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, size - 33, size - 1]
+    columns_of_places = [place % columns for place in places]
+
+    def at_places(t: Tensor) -> list[float]:
+        return [t.view(-1)[place].item() for place in places]
+
+    def others_are(t: Tensor, number: float) -> bool:
+        for place in places:
+            t.view(-1)[place] = number
+        return bool((t == number).all())
+
+    x = torch.full((rows, columns), 40.0, dtype=torch.bfloat16, device="cuda")
+    few = torch.linspace(-2, 2, len(places)).to(torch.bfloat16)
+    for place, number in zip(places, few, strict=True):
+        x.view(-1)[place] = number
+    few = few.cuda()
+    zero = torch.zeros(columns, dtype=torch.bfloat16, device="cuda")
+    bias, bias_of_few = (zero, zero[: len(few)]) if biased else (None, None)
+
+    y = ops.gate_forward(x, bias, "normal")
+    assert at_places(y) == ops.gate_forward(few, bias_of_few, "normal").tolist()
+    assert others_are(y, 40)
+    dy = y.fill_(1)
+    dx = ops.gate_backward(dy, x, bias, "normal")
+    expected = ops.gate_backward(torch.ones_like(few), few, bias_of_few, "normal").tolist()
+    assert at_places(dx) == expected
+    assert others_are(dx, 1)
+    if biased:
+        # Zeros elsewhere: a sum of 2^19 ones would drown the few in its rounding.
+        del dx
+        dy.zero_()
+        for place in places:
+            dy.view(-1)[place] = 1
+        dx, dbias = ops.gate_backward_bias(dy, x, zero, "normal")
+        assert at_places(dx) == expected
+        assert others_are(dx, 0)
+        sums = torch.zeros(columns, dtype=torch.float64)
+        for column, derivative in zip(columns_of_places, expected, strict=True):
+            sums[column] += derivative
+        torch.testing.assert_close(dbias.double().cpu(), sums, rtol=2**-7, atol=2**-9)
