@@ -284,7 +284,8 @@ def test_an_overrun_is_caught(sanitized_build: None, size: int, offset: int) -> 
 
 
 def test_no_access_is_out_of_bounds(sanitized_build: None) -> None:
-    choice = "cuda_on_cpu and (sizes or scalars or misaligned or layouts)"
+    tests, dtypes = "sizes or scalars or misaligned or layouts", "float32 or bfloat16"
+    choice = f"cuda_on_cpu and ({tests}) and ({dtypes})"
     options = ["-q", "-p", "no:cacheprovider", "-k", choice]
     result = run_sanitized("-m", "pytest", *options, "test_layout.py", "test_bias_gradient.py")
     assert result.returncode == 0, result.stdout + result.stderr
