@@ -174,11 +174,10 @@ void add_partial_sums(const void* partial, int64_t stride, int64_t blocks, char*
       Real* __restrict lane = sum[block % kBlockLanes];
       for (int64_t j = 0; j < width; ++j) lane[j] += row[j];
     }
-    for (int64_t j = 0; j < width; ++j) {
-      Real total = sum[0][j];
-      for (int lane = 1; lane < kBlockLanes; ++lane) total += sum[lane][j];
-      out[start + j] = Storage<Precision>::store(total);
+    for (int lane = 1; lane < kBlockLanes; ++lane) {
+      for (int64_t j = 0; j < kVector; ++j) sum[0][j] += sum[lane][j];
     }
+    for (int64_t j = 0; j < width; ++j) out[start + j] = Storage<Precision>::store(sum[0][j]);
   }
 }
 
