@@ -16,9 +16,9 @@ import oracle
 import test_accuracy
 import test_rounding
 import torch
-from oracle import DERIVATIVE, FORMATS, GATES, VALUE
+from oracle import FORMATS, GATES
+from test_accuracy import ORDERS
 
-ORDERS = {VALUE: "value", DERIVATIVE: "derivative"}
 HEADER = """\
 gate           order       misrounded of 65,536     largest error in ULP
                            float16   bfloat16       float32   float64"""

@@ -22,8 +22,7 @@ from control_flow import Code, ControlFlow, is_wide, narrow_accesses
 from cubin import ROOT, Kernel, compile_kernels, missing_tools, options
 
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
-SOURCES = [ROOT / "csrc" / "cuda" / f"{name}.cu" for name in ("forward", "backward")]
-SOURCES += [ROOT / "csrc" / "cuda" / f"{name}.cu" for name in ("double_backward", "column_sums")]
+SOURCES = sorted((ROOT / "csrc" / "cuda").glob("*.cu"))
 PEERS = ROOT / "tests" / "sass_peers.cu"
 BUDGETS = ROOT / "tests" / "sass_budgets.csv"
 

@@ -6,6 +6,7 @@ rows, then over blocks; its bits depend on the shape alone.
 
 import math
 
+import bits
 import pytest
 import torch
 from torch import Tensor
@@ -70,13 +71,6 @@ def check(dy: Tensor, x: Tensor, bias: Tensor, approximate: str = "none") -> tup
     return dx, dbias
 
 
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.itemsize]
-    return a.shape == b.shape and torch.equal(
-        a.contiguous().view(integer), b.contiguous().view(integer)
-    )
-
-
 @pytest.fixture
 def thread_count():
     before = torch.get_num_threads()
@@ -93,7 +87,7 @@ def test_shapes(shape, dtype, device, thread_count):
     for threads in (1, 2, 3, 5, 16):
         thread_count(threads)
         for t, e in zip(ops.gate_backward_bias(dy, x, bias, "normal"), expected, strict=True):
-            assert same_bits(t, e)
+            assert bits.same(t, e)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -104,7 +98,7 @@ def test_gates(approximate, dtype, device):
     x.requires_grad_(), bias.requires_grad_()
     functional.bias_gelu(x, bias, approximate).backward(dy)
     dx, dbias = ops.gate_backward_bias(dy, x.detach(), bias.detach(), GATES[approximate])
-    assert same_bits(x.grad, dx) and same_bits(bias.grad, dbias)
+    assert bits.same(x.grad, dx) and bits.same(bias.grad, dbias)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -217,7 +211,7 @@ def test_layouts(layout, dtype, device):
     dx, dbias = check(dy, x, bias)
     assert dx.stride() == torch.empty_like(x).stride()
     plain = ops.gate_backward_bias(dy.contiguous(), x.contiguous(), bias.contiguous(), "normal")
-    assert same_bits(dx, plain[0]) and same_bits(dbias, plain[1])
+    assert bits.same(dx, plain[0]) and bits.same(dbias, plain[1])
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0,), (2, 0, 5), (0, 0)], ids=str)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import bits
 import pytest
 import torch
 from torch import Tensor
@@ -22,13 +23,6 @@ ops = torch.ops.gelu_kernels
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 SIZES = [0, 1, 7, 8, 15, 16, 17, 31, 32, 33, 255, 256, 257, 1000, 32769, 100003]
-
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[a.itemsize]
-    return a.shape == b.shape and torch.equal(
-        a.contiguous().view(integer), b.contiguous().view(integer)
-    )
 
 
 def exact(ddx: Tensor, dy: Tensor, x: Tensor, bias: Tensor | None) -> list[Tensor]:
@@ -63,9 +57,9 @@ def check(x: Tensor, bias: Tensor | None = None, dy: Tensor | None = None) -> No
         torch.testing.assert_close(result.double(), expected, rtol=tolerance, atol=tolerance)
     packed = (None if t is None else t.contiguous() for t in (ddx, dy, x, bias))
     for result, plain in zip(results, run(*packed), strict=True):
-        assert same_bits(result, plain)
+        assert bits.same(result, plain)
     for t, b in zip(inputs, before, strict=True):
-        assert same_bits(t, b)
+        assert bits.same(t, b)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

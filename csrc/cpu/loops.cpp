@@ -18,16 +18,6 @@ namespace {
 constexpr int64_t kVector = 32;
 constexpr int64_t kBlock = 256;
 
-template <class Precision>
-using StorageOf = typename Storage<Precision>::type;
-
-template <class Function, class Precision, class... Inputs>
-GELU_KERNELS_HD StorageOf<Precision> apply(Inputs... in) {
-  const auto y = Function::apply(Storage<Precision>::load(in)...);
-  if constexpr (Function::is_value) return Storage<Precision>::store_value(y);
-  return Storage<Precision>::store(y);
-}
-
 // The hot loop. n is a multiple of kVector.
 template <class Function, class Precision, class T, class... Inputs>
 void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {

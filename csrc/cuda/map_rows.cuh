@@ -32,7 +32,7 @@ struct RowMap {
       }
     }
     if constexpr (Function::is_value)
-      return V::template round_values<typename Function::Gate>(out, in[0]);
+      return V::template round_values<Function::may_tie>(out, in[0]);
     return V::round(out);
   }
 };

@@ -18,11 +18,9 @@ struct StridedElements {
 };
 
 template <class Function, class Precision, size_t... k>
-__device__ __forceinline__ StorageOf<Precision> apply(const StorageOf<Precision>* in,
-                                                      std::index_sequence<k...>) {
-  const auto y = Function::apply(Storage<Precision>::load(in[k])...);
-  if constexpr (Function::is_value) return Storage<Precision>::store_value(y);
-  return Storage<Precision>::store(y);
+__device__ __forceinline__ StorageOf<Precision> apply_to(const StorageOf<Precision>* in,
+                                                         std::index_sequence<k...>) {
+  return apply<Function, Precision>(in[k]...);
 }
 
 template <class Function, class Precision>
@@ -54,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) map_strided(const __grid_constant__ 
   for (int i = 0; i < kElements; ++i) {
     if (first + i * kThreads >= s.elements) break;
     *reinterpret_cast<T*>(s.m.data[0] + offset[i][0]) =
-        apply<Function, Precision>(in[i], std::make_index_sequence<inputs>());
+        apply_to<Function, Precision>(in[i], std::make_index_sequence<inputs>());
   }
 }
 

@@ -9,12 +9,6 @@
 
 namespace gelu_kernels::cuda {
 
-template <class Precision>
-using StorageOf = typename Storage<Precision>::type;
-
-template <class Precision>
-constexpr bool is_half = sizeof(StorageOf<Precision>) == 2;
-
 // Two 16-bit elements in a word, rounded to nearest, ties to even.
 template <class Precision>
 __device__ __forceinline__ uint32_t round_pair(float low, float high) {
@@ -69,12 +63,13 @@ struct Vector {
 
   // Rounds the values of a gate for x: in 16 bits to nearest, ties towards +infinity (see Storage).
   // The sign of every value, of a zero as well, is that of x.
-  template <class Gate>
+  template <bool kMayTie>
   static __device__ __forceinline__ Vector round_values(const Real (&from)[size], const Vector& x) {
     if constexpr (is_half<Precision>) {
       float up[size];
 #pragma unroll
-      for (int j = 0; j < size; ++j) up[j] = Storage<Precision>::template break_tie<Gate>(from[j]);
+      for (int j = 0; j < size; ++j)
+        up[j] = Storage<Precision>::template break_tie<kMayTie>(from[j]);
       Vector v = round(up);
       v.words = {sign_of(x.words.x, v.words.x), sign_of(x.words.y, v.words.y),
                  sign_of(x.words.z, v.words.z), sign_of(x.words.w, v.words.w)};

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #define GELU_KERNELS_HD __host__ __device__ __forceinline__
@@ -37,6 +38,9 @@ struct fp64 {
 struct fast_bf16 {
   using Real = float;
 };
+
+template <class Precision>
+constexpr bool is_half = !std::is_same_v<Precision, fp32> && !std::is_same_v<Precision, fp64>;
 
 GELU_KERNELS_HD float fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
@@ -127,12 +131,19 @@ float approximate_exp2(float x);
 float approximate_reciprocal(float x);
 #endif
 
+#if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
+// 1/x to about half a unit in the last place, by a step of Newton's.
+GELU_KERNELS_HD float refined_reciprocal(float x) {
+  const float estimate = approximate_reciprocal(x);
+  return fma(estimate, fma(-x, estimate, 1.0f), estimate);
+}
+#endif
+
 // n/d, correctly rounded. n, d and n/d are far from overflow and underflow: the steps that a GPU
 // takes, which are those of its division without the test for such operands, are then exact enough.
 GELU_KERNELS_HD float quotient(float n, float d) {
 #if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
-  const float estimate = approximate_reciprocal(d);
-  const float reciprocal = fma(estimate, fma(-d, estimate, 1.0f), estimate);
+  const float reciprocal = refined_reciprocal(d);
   float q = n * reciprocal;
   q = fma(reciprocal, fma(-d, q, n), q);
   return fma(reciprocal, fma(-d, q, n), q);

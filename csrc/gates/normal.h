@@ -4,19 +4,11 @@
 // D(a) = Phi(-a) - a phi(a). Nothing cancels, once the root of D is taken out as a factor.
 #pragma once
 
-#include <type_traits>
-
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/exp2.h"
 #include "csrc/gates/coefficients/normal.h"
 
 namespace gelu_kernels {
-
-template <>
-struct NormalConstants<fast_bf16> : NormalConstants<bf16> {
-  static constexpr float log2_scale = 16;
-  static_assert(unscale == 0x1p-16f);
-};
 
 struct Normal {
   static constexpr bool may_tie = false;  // see Storage<fp16>
@@ -26,9 +18,12 @@ struct Normal {
     using Real = typename Precision::Real;
     using C = NormalConstants<Precision>;
     if constexpr (std::is_same_v<Precision, fast_bf16>) {
-      const float a = magnitude(x, C::value_limit);
-      const float power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, C::log2_scale - 1));
-      return fma(-(a * C::unscale), power, positive_part(x));
+      using Half = NormalConstants<bf16>;
+      constexpr float log2_scale = Half::origin - Format<float>::round_to_integer - 127;
+      static_assert(Half::unscale == 0x1p-16f && log2_scale == 16);
+      const Real a = magnitude(x, Half::value_limit);
+      const Real power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, log2_scale - 1));
+      return fma(-(a * Half::unscale), power, positive_part(x));
     } else if constexpr (is_half<Precision>) {
       const float a = magnitude(x, C::value_limit);
       const Power power = scaled_exp2<Precision>(normal_log2_cdf(Precision(), a), a, -1.0f);
@@ -85,10 +80,6 @@ struct Normal {
   }
 
  private:
-  template <class Precision>
-  static constexpr bool is_half =
-      std::is_same_v<Precision, bf16> || std::is_same_v<Precision, fp16>;
-
   struct Power {
     float integral;    // 2^n
     float fractional;  // 2^f - 1

@@ -1,17 +1,17 @@
 // What the operators compute for one element: their formulas over a gate.
 #pragma once
 
-#include "csrc/gates/arithmetic.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels {
 
 // `is_value` says that a result is the value of a gate for a stored x, with ties that go up (see
 // Storage).
-template <class AGate, class Precision>
+template <class Gate, class Precision>
 struct Forward {
-  using Gate = AGate;
   static constexpr int inputs = 1;
   static constexpr bool is_value = true;
+  static constexpr bool may_tie = Gate::may_tie;
   using Real = typename Precision::Real;
   static GELU_KERNELS_HD Real apply(Real x) { return Gate::template value<Precision>(x); }
 };
@@ -50,5 +50,13 @@ struct AddBias {
     return Function::apply(ddx, dy, x + bias);
   }
 };
+
+// From stored numbers to a stored one.
+template <class Function, class Precision, class... Inputs>
+GELU_KERNELS_HD StorageOf<Precision> apply(Inputs... in) {
+  const auto y = Function::apply(Storage<Precision>::load(in)...);
+  if constexpr (Function::is_value) return Storage<Precision>::store_value(y);
+  return Storage<Precision>::store(y);
+}
 
 }  // namespace gelu_kernels

@@ -6,8 +6,6 @@
 // the quotients, and E stays a normal number where g underflows.
 #pragma once
 
-#include <type_traits>
-
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/exp2.h"
 #include "csrc/gates/coefficients/sigmoid.h"
@@ -77,10 +75,6 @@ struct SigmoidGate {
   }
 
  private:
-  template <class Precision>
-  static constexpr bool is_half =
-      !std::is_same_v<Precision, fp32> && !std::is_same_v<Precision, fp64>;
-
   template <class Real>
   struct Pair {
     Real hi, lo;
@@ -143,9 +137,7 @@ struct SigmoidGate {
     using C = Constants<fp16>;
     using Scale = Constants<Real>;
     const Real e = approximate_exp2(fma(-a, even(a, C::k1, C::k3), Scale::log2_scale));
-    const Real d = Scale::scale + e;
-    const Real estimate = approximate_reciprocal(d);
-    return e * fma(estimate, fma(-d, estimate, Real(1)), estimate);
+    return e * refined_reciprocal(Scale::scale + e);
   }
 
   // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 1 - 2^-24,

@@ -35,7 +35,7 @@ struct Storage<bf16> {
   }
   // Moves the value of a gate off a tie, upwards, so that store() gives what store_value() does,
   // but for the sign of a zero. The only ties are subnormal numbers.
-  template <class Gate>
+  template <bool kMayTie>
   static GELU_KERNELS_HD float break_tie(float y) {
     return y + 0x1p-149f;
   }
@@ -89,12 +89,12 @@ struct Storage<fp16> {
     const uint32_t subnormal = bits(fma(from_bits(u), up, 0.5f)) - bits(0.5f);
     return finish(x, u < (113u << 23) ? subnormal : normal);
   }
-  // As above; the value of some gates can be a tie of any size. There an odd float stands in for an
-  // even one: that is on the same side of any tie, and is none.
-  template <class Gate>
+  // As above; the value of some gates can be a tie of any size (kMayTie). There an odd float stands
+  // in for an even one: that is on the same side of any tie, and is none.
+  template <bool kMayTie>
   static GELU_KERNELS_HD float break_tie(float y) {
     const float up = y + 0x1.8p-49f;
-    if constexpr (!Gate::may_tie) return up;
+    if constexpr (!kMayTie) return up;
     const uint32_t u = bits(at_most(up, 0x1p17f));  // infinity would become NaN
     return from_bits((u - (u >> 31)) | 1);
   }
@@ -119,5 +119,8 @@ template <>
 struct Storage<fp32> : WideStorage<fp32> {};
 template <>
 struct Storage<fp64> : WideStorage<fp64> {};
+
+template <class Precision>
+using StorageOf = typename Storage<Precision>::type;
 
 }  // namespace gelu_kernels

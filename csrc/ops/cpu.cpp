@@ -1,7 +1,6 @@
 // The CPU kernels of the core operators: tensors and threads for the loops of csrc/cpu.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
-#include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
@@ -31,8 +30,7 @@ Tensor uninitialized_like(const Tensor& x) {
 }
 
 // Runs a loop over the elements of `out` and of the inputs, which broadcast to it. Tensors that lie
-// in memory alike and without gaps are one long row. Otherwise TensorIterator finds the rows: it
-// sorts the dimensions by stride and merges those it can.
+// in memory alike and without gaps are one long row.
 template <class... Inputs>
 void map(cpu::Map loop, const Tensor& out, const Inputs&... inputs) {
   if (lie_alike(out, inputs...)) {
@@ -45,10 +43,7 @@ void map(cpu::Map loop, const Tensor& out, const Inputs&... inputs) {
     });
     return;
   }
-  at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).resize_outputs(false).add_output(out);
-  (config.add_const_input(inputs), ...);
-  config.build().for_each(loop, at::internal::GRAIN_SIZE);
+  iterator_over(out, inputs...).for_each(loop, at::internal::GRAIN_SIZE);
 }
 
 Tensor gate_forward_cpu(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {

@@ -1,13 +1,11 @@
 // The CUDA kernels of the core operators: tensors for the launchers of csrc/cuda.
 #include "csrc/ops/cuda.h"
 
-#include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "csrc/cuda/tuning.h"
@@ -86,8 +84,7 @@ cuda::Strided strided(const at::TensorIterator& iterator) {
 }
 
 // Runs a kernel over the elements of `out` and of the inputs, which broadcast to it; the last is
-// the bias if there is one. Tensors that lie in memory alike are one long row. Otherwise
-// TensorIterator finds the rows: it sorts the dimensions by stride and merges those it can.
+// the bias if there is one. Tensors that lie in memory alike are one long row.
 template <class... Inputs>
 void map(const char* op, cuda::Map kernel, bool biased, const Tensor& out,
          const Inputs&... inputs) {
@@ -104,10 +101,7 @@ void map(const char* op, cuda::Map kernel, bool biased, const Tensor& out,
     }
     return check_launch(op, kernel.rows(queue, m));
   }
-  at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).resize_outputs(false).add_output(out);
-  (config.add_const_input(inputs), ...);
-  at::TensorIterator iterator = config.build();
+  const at::TensorIterator iterator = iterator_over(out, inputs...);
   if (const auto m = rows_of(iterator, biased)) return check_launch(op, kernel.rows(queue, *m));
   for (const at::TensorIterator& part : iterator.with_32bit_indexing()) {
     check_launch(op, kernel.strided(queue, strided(part)));

@@ -1,6 +1,7 @@
 // What the kernels of every device ask of a tensor.
 #pragma once
 
+#include <ATen/TensorIterator.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
 
@@ -44,6 +45,16 @@ inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, in
   if (!strides) return std::nullopt;
   const int64_t size = static_cast<int64_t>(t.element_size());
   return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
+}
+
+// Over the elements of `out` and of the inputs, which broadcast to it: the dimensions sorted by
+// stride, and merged where they can be.
+template <class... Inputs>
+at::TensorIterator iterator_over(const at::Tensor& out, const Inputs&... inputs) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).resize_outputs(false).add_output(out);
+  (config.add_const_input(inputs), ...);
+  return config.build();
 }
 
 }  // namespace gelu_kernels

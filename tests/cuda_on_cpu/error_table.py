@@ -4,12 +4,13 @@ Each column has the most of 65,536 that are misrounded, for errors of zero, for 
 the largest errors, and for random ones; then the same for errors of so many times their bounds.
 """
 
-from functools import cache
 from itertools import product
 
 import oracle
+import test_rounding
 import torch
-from oracle import DERIVATIVE, GATES, VALUE
+from oracle import GATES
+from test_accuracy import ORDERS
 
 import cuda_on_cpu
 from cuda_on_cpu import Error
@@ -17,18 +18,14 @@ from cuda_on_cpu import Error
 SCALES = (4, 16, 64, 256)
 
 
-correct_results = cache(oracle.correctly_rounded_results)
-
-
 def misrounded(gate: str, order: int, dtype: torch.dtype, units: list[tuple[float, ...]]) -> int:
     """The most for any of these units."""
     x = oracle.every_16_bit_input(dtype)
-    expected = correct_results(gate, order, dtype)
     counts = []
     for unit in units:
         with cuda_on_cpu.special_function_unit(*unit), cuda_on_cpu.enabled():
-            y = oracle.evaluate(gate, order, x)
-        counts.append(int((y != expected)[x.isfinite()].sum()))
+            results = {(gate, order, dtype): oracle.evaluate(gate, order, x)}
+        counts.append(test_rounding.misrounded(results, gate, order, dtype).numel())
     return max(counts)
 
 
@@ -45,11 +42,10 @@ def main() -> None:
         **{f"{scale}x": extremes(scale) for scale in SCALES},
     }
     print(f"{'gate':15}{'order':12}{'dtype':10}", *(f"{name:>9}" for name in columns))
-    orders = {VALUE: "value", DERIVATIVE: "derivative"}
-    for gate, order, dtype in product(GATES, orders, (torch.float16, torch.bfloat16)):
+    for gate, order, dtype in product(GATES, ORDERS, test_rounding.DTYPES):
         counts = [misrounded(gate, order, dtype, units) for units in columns.values()]
         name = str(dtype).removeprefix("torch.")
-        print(f"{gate:15}{orders[order]:12}{name:10}", *(f"{n:9}" for n in counts), flush=True)
+        print(f"{gate:15}{ORDERS[order]:12}{name:10}", *(f"{n:9}" for n in counts), flush=True)
 
 
 if __name__ == "__main__":
