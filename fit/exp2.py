@@ -3,7 +3,8 @@
 import mpmath
 import numpy as np
 
-from fit import header, minimax
+from fit import minimax
+from fit.coefficients import Polynomial, write
 
 
 def fit(degree: int, rounding: minimax.Rounding) -> tuple[list[float], float]:
@@ -17,7 +18,7 @@ def fit(degree: int, rounding: minimax.Rounding) -> tuple[list[float], float]:
 
 
 def main() -> None:
-    functions = []
+    polynomials = []
     for degree, real, exp2, exp2m1 in (
         (4, "float", None, "exp2m1_polynomial_4"),
         (5, "float", None, "exp2m1_polynomial_5"),
@@ -26,14 +27,14 @@ def main() -> None:
     ):
         c, error = fit(degree, minimax.ROUNDINGS[real])
         error_of_power = f"; relative error of 2^f 2^{np.log2(error):.1f}."
-        for name, target, coefficients in (
+        for name, target, values in (
             (exp2, "2^f", c),
             (exp2m1, "2^f - 1", [0.0, *c[1:]]),
         ):
             if name:
                 comment = f"{target} for |f| <= 1/2{error_of_power}"
-                functions.append(header.polynomial(name, "f", coefficients, comment, real))
-    header.write("exp2.h", "fit.exp2", functions)
+                polynomials.append(Polynomial(name, "f", values, comment, real))
+    write("fit.exp2", polynomials)
 
 
 if __name__ == "__main__":

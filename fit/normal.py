@@ -8,7 +8,8 @@ import numpy as np
 from mpmath import mpf
 from scipy.special import ndtr
 
-from fit import exp2, half, header, minimax
+from fit import exp2, half, minimax
+from fit.coefficients import Constants, Polynomial, write
 
 SQRT_TAU = mpmath.sqrt(2 * mpmath.pi)
 HALF_LOG2E = 1 / (2 * mpmath.log(2))
@@ -87,7 +88,7 @@ class Wide:
             self.derivative_degree,
         )
 
-    def constants(self) -> str:
+    def constants(self) -> Constants:
         root = self.rounding(ROOT)
         values = {
             "limit": self.limit,
@@ -99,20 +100,16 @@ class Wide:
             "unscale": 2.0**-self.log2_scale,
             "origin": 1.5 * 2.0**self.fraction_bits + self.exponent_bias + self.log2_scale,
         }
-        return header.constants(
-            f"NormalConstants<{self.precision}>",
-            values,
-            self.real,
-        )
+        return Constants("NormalConstants", self.precision, values, self.real)
 
-    def functions(self) -> list[str]:
+    def polynomials(self) -> list[Polynomial]:
         value, value_error = self.fit_value()
         derivative, derivative_error = self.fit_derivative()
         remainder = HALF_LOG2E - self.rounding(HALF_LOG2E)
         density = [1 / SQRT_TAU, -remainder * mpmath.log(2) / SQRT_TAU]
         error = minimax.power_of_two
         return [
-            header.polynomial(
+            Polynomial(
                 "normal_value_factor",
                 "z",
                 value,
@@ -121,7 +118,7 @@ class Wide:
                 self.real,
                 self.value_centre,
             ),
-            header.polynomial(
+            Polynomial(
                 "normal_derivative_factor",
                 "v",
                 derivative,
@@ -130,7 +127,7 @@ class Wide:
                 self.real,
                 self.derivative_centre,
             ),
-            header.polynomial(
+            Polynomial(
                 "normal_density_factor",
                 "s",
                 [self.rounding(c) for c in density],
@@ -167,16 +164,14 @@ class Half:
         power, error = exp2.fit(self.exp2_degree, minimax.to_float32)
         return half.fit(problem(self.format, a), degree, power, error)
 
-    def functions(self) -> list[str]:
+    def polynomials(self) -> list[Polynomial]:
         name = self.format.name
         every = f"Every {name} input falls inside its rounding interval."
         value = self.fit(value_problem, self.value_limit, self.value_degree)
         derivative = self.fit(derivative_problem, self.derivative_limit, self.derivative_degree)
         return [
-            header.polynomial(
-                "normal_log2_cdf", "a", value, f"(1 + log2 Phi(-a)) / a. {every}", tag=name
-            ),
-            header.polynomial(
+            Polynomial("normal_log2_cdf", "a", value, f"(1 + log2 Phi(-a)) / a. {every}", tag=name),
+            Polynomial(
                 "normal_log2_derivative",
                 "a",
                 derivative,
@@ -185,7 +180,7 @@ class Half:
             ),
         ]
 
-    def constants(self) -> str:
+    def constants(self) -> Constants:
         values = {
             "value_limit": self.value_limit,
             "derivative_limit": self.derivative_limit,
@@ -193,7 +188,7 @@ class Half:
             "origin": 1.5 * 2.0**23 + 127 + self.log2_scale,
             "slope": SLOPE,
         }
-        return header.constants(f"NormalConstants<{self.format.name}>", values, "float")
+        return Constants("NormalConstants", self.format.name, values, "float")
 
 
 HALF = [
@@ -219,9 +214,8 @@ def derivative_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
 def main() -> None:
     forms = [*WIDE, *HALF]
     constants = [form.constants() for form in forms]
-    functions = [function for form in forms for function in form.functions()]
-    declaration = "template <class Precision>\nstruct NormalConstants;"
-    header.write("normal.h", "fit.normal", [declaration, *constants, *functions])
+    polynomials = [polynomial for form in forms for polynomial in form.polynomials()]
+    write("fit.normal", [*constants, *polynomials])
 
 
 if __name__ == "__main__":

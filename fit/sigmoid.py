@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from fit import exp2, header, minimax
+from fit import exp2, minimax
+from fit.coefficients import Constants, write
 from fit.half import BF16, FP16, Format
 
 DEGREE = 5  # of 2^f for 16-bit results
@@ -159,14 +160,12 @@ def half_constants(k1: mpf, k3: mpf, limit: float) -> dict[str, float]:
 
 def main() -> None:
     parts = []
-    for name, (k1, k3) in GATES.items():
-        parts.append(f"template <class Type>\nstruct {name}Constants;")
-        for real in (FLOAT, DOUBLE):
-            values = constants(name, real)
-            parts.append(header.constants(f"{name}Constants<{real.name}>", values, real.name))
-        half = half_constants(k1, k3, constants(name, FLOAT)["limit"])
-        parts.append(header.constants(f"{name}Constants<fp16>", half, "float"))
-    header.write("sigmoid.h", "fit.sigmoid", parts)
+    for gate, (k1, k3) in GATES.items():
+        name = f"{gate}Constants"
+        wide = {real: constants(gate, real) for real in (FLOAT, DOUBLE)}
+        parts += [Constants(name, real.name, wide[real], real.name) for real in wide]
+        parts.append(Constants(name, "fp16", half_constants(k1, k3, wide[FLOAT]["limit"]), "float"))
+    write("fit.sigmoid", parts)
 
 
 if __name__ == "__main__":

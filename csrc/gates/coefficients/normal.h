@@ -6,7 +6,7 @@
 
 namespace gelu_kernels {
 
-template <class Precision>
+template <class Type>
 struct NormalConstants;
 
 template <>

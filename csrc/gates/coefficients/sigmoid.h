@@ -9,6 +9,9 @@ namespace gelu_kernels {
 template <class Type>
 struct NormalTanhConstants;
 
+template <class Type>
+struct Logistic1702Constants;
+
 template <>
 struct NormalTanhConstants<float> {
   static constexpr float log2_scale = 0x1.4p5f;
@@ -75,9 +78,6 @@ struct NormalTanhConstants<fp16> {
   static constexpr float exp2_4 = 0x1.3ce88ep-7f;
   static constexpr float exp2_5 = 0x1.5bda3cp-10f;
 };
-
-template <class Type>
-struct Logistic1702Constants;
 
 template <>
 struct Logistic1702Constants<float> {
