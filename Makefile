@@ -8,8 +8,10 @@ PYTHON := $(VIRTUAL_ENV)/bin/python
 ENVIRONMENT := $(VIRTUAL_ENV)/pyvenv.cfg
 endif
 
-# Installed only where the environment has no torch. An installed torch is never replaced.
+# Installed only where the environment has none: an installed torch is never replaced, nor the Triton
+# that came with it.
 TORCH := torch==2.13.0
+TRITON := triton==3.9.0
 
 PIP := $(PYTHON) -m pip --disable-pip-version-check
 SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
@@ -31,7 +33,7 @@ demo: build  ## Train a small network on handwritten digits, with torch's GELU a
 	@$(PYTHON) examples/digits.py
 
 test: build  ## Run the tests
-	@$(PYTHON) -m pytest --quiet
+	@$(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --benchmark-disable
 
 lint: $(READY)  ## Check style
 	@$(PYTHON) -m ruff check
@@ -57,6 +59,7 @@ clean:  ## Remove what was built; the virtual environment stays
 $(READY): requirements.txt $(ENVIRONMENT)
 	@echo setting up $(PYTHON)
 	@$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) install $(TORCH)
+	@$(PYTHON) -c 'import triton' 2>/dev/null || $(PIP) install --no-deps $(TRITON)
 	@$(PIP) install --quiet --requirement requirements.txt
 	@mkdir -p build && touch $@
 

@@ -10,7 +10,9 @@ import torch
 
 torch.ops.load_library(Path(__file__).parent / "libgelu_kernels.so")
 
-from gelu_kernels import functional, nn  # noqa: E402  (they need the operators)
+from gelu_kernels import backend, functional, nn  # noqa: E402  (they need the operators)
+
+backend.register()
 
 __all__ = ["functional", "nn"]
 __version__ = "0.1.0"

@@ -2,11 +2,12 @@
 
 import os
 import platform
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
 
-from gelu_kernels import _C, __version__
+from gelu_kernels import _C, __version__, backend
 
 
 def processor() -> str:
@@ -18,6 +19,13 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
 def main() -> None:
     sections = {
         "versions": {
@@ -26,6 +34,11 @@ def main() -> None:
             "python": platform.python_version(),
         },
         "build": _C.build_info(),
+        "kernels for a GPU": {
+            "NVIDIA, AMD": backend.for_nvidia(),
+            "Intel": "triton",
+            "triton": installed_version("triton"),
+        },
         "hardware": {
             "processor": processor(),
             "torch's CPU kernels": torch.backends.cpu.get_cpu_capability(),

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import cuda_on_cpu
 import oracle
 import pytest
 import torch
+import triton_interpreter
 
-DEVICES = ["cpu", "cuda_on_cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "triton")]
+if torch.cuda.is_available():
+    DEVICES = ["cpu", "cuda_on_cpu", *GPU_DEVICES]
+else:
+    DEVICES = ["cpu", "cuda_on_cpu", "triton_interpreter"]
+    triton_interpreter.switch_on()
 
 
 @contextmanager
@@ -17,6 +24,14 @@ def kernels_for(device: str) -> Iterator[str]:
     if device == "cuda_on_cpu":
         with cuda_on_cpu.enabled():
             yield "cpu"
+    elif device.startswith("triton") and find_spec("triton") is None:
+        pytest.skip("needs Triton")
+    elif device == "triton_interpreter":
+        with triton_interpreter.enabled():
+            yield "cpu"
+    elif device == "triton":
+        with triton_interpreter.registered("CUDA"):
+            yield "cuda"
     else:
         yield device
 

@@ -10,8 +10,7 @@ std::vector<std::pair<std::string, std::string>> build_info() {
           {"torch", TORCH_VERSION},
           {"cpu_capabilities", cpu::built_capabilities()},
           {"cpu_capability", cpu::capability()},
-          {"cuda", GELU_KERNELS_CUDA},
-          {"triton", "not built"}};
+          {"cuda", GELU_KERNELS_CUDA}};
 }
 
 }  // namespace gelu_kernels

@@ -44,7 +44,7 @@ void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
 }
 
 Gate check_arguments(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
-                     std::string_view gate, std::initializer_list<LikeX> like_x) {
+                     std::string_view gate, at::ArrayRef<LikeX> like_x) {
   check_input(op, x);
   if (bias) check_bias(op, *bias, x);
   for (const auto& [name, t] : like_x) {

@@ -1,5 +1,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "csrc/ops/cuda.h"
 
 namespace gelu_kernels {
@@ -10,6 +13,10 @@ cuda::Queue queue_of(const at::Tensor& x) {
   return {x.device().index(), stream.native_handle()};
 }
 
-TORCH_LIBRARY_IMPL(gelu_kernels, CUDA, m) { register_cuda_kernels(m); }
+// gelu_kernels/backend.py registers Triton's kernels where these leave room for them.
+TORCH_LIBRARY_IMPL(gelu_kernels, CUDA, m) {
+  const char* backend = std::getenv("GELU_KERNELS_BACKEND");
+  if (!backend || std::string_view(backend) != "triton") register_cuda_kernels(m);
+}
 
 }  // namespace gelu_kernels

@@ -47,8 +47,9 @@ struct LikeX {
   const char* name;
   const at::Tensor& tensor;
 };
-Gate check_arguments(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
-                     std::string_view gate, std::initializer_list<LikeX> like_x = {});
+C10_EXPORT Gate check_arguments(const char* op, const at::Tensor& x,
+                                const std::optional<at::Tensor>& bias, std::string_view gate,
+                                at::ArrayRef<LikeX> like_x = {});
 
 // The sum over all but the last dimension.
 at::Tensor sum_to_bias(const at::Tensor& dx);

@@ -1,0 +1,45 @@
+"""Which kernels serve a GPU: those in CUDA C++, where they were built, or those in Triton.
+
+``GELU_KERNELS_BACKEND``, ``cuda`` or ``triton``, asks for one where there are both; it is read when
+the package is imported. Triton itself is imported by the first call on a GPU.
+"""
+
+import os
+from importlib.util import find_spec
+
+import torch
+
+from gelu_kernels import _C
+from gelu_kernels.triton_kernels import operators
+
+VARIABLE = "GELU_KERNELS_BACKEND"
+CORE = ("gate_forward", "gate_backward", "gate_backward_bias", "gate_double_backward")
+
+_library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
+
+
+def _has_cuda() -> bool:
+    return _C.build_info()["cuda"] != "not built"
+
+
+def for_nvidia() -> str:
+    """The backend of the dispatch key CUDA, which AMD's GPUs have too: "cuda" or "triton".
+
+    Raises ImportError if the one that was asked for is not there.
+    """
+    wanted = os.environ.get(VARIABLE)
+    if wanted not in (None, "", "cuda", "triton"):
+        raise ImportError(f"{VARIABLE} must be 'cuda' or 'triton', got '{wanted}'")
+    if wanted == "cuda" and not _has_cuda():
+        raise ImportError(f"{VARIABLE} is 'cuda', but gelu_kernels was built without nvcc")
+    if wanted == "triton" and find_spec("triton") is None:
+        raise ImportError(f"{VARIABLE} is 'triton', but Triton is not installed")
+    return wanted or ("cuda" if _has_cuda() else "triton")
+
+
+def register() -> None:
+    """Gives the core operators their Triton kernels, for the GPUs that have no others."""
+    keys = ["XPU"] if for_nvidia() == "cuda" else ["CUDA", "XPU"]
+    for key in keys:
+        for name in CORE:
+            _library.impl(name, getattr(operators, name), key)

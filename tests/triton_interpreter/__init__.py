@@ -1,0 +1,152 @@
+"""The Triton kernels on a machine without a GPU, by Triton's interpreter.
+
+Three of its operations are not those of a GPU, and are replaced here: its fma rounds twice, its
+conversion to bfloat16 truncates, and its maximum of zeros of both signs is either of them.
+"""
+
+import ctypes
+import fcntl
+import os
+import sysconfig
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.library import _scoped_library
+from torch.utils import cpp_extension
+
+from gelu_kernels import backend
+from gelu_kernels.triton_kernels import configurations, operators
+
+HERE = Path(__file__).parent
+
+
+def switch_on() -> None:
+    """Before Triton is imported, which then prepares all functions for its interpreter."""
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    build = HERE.parent.parent / "build" / f"triton_interpreter-{torch.__version__}"
+    build.mkdir(parents=True, exist_ok=True)
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    flags = ["-O2", "-ffp-contract=off", "-fno-math-errno"]
+    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
+        flags.append("-march=x86-64-v3")
+    with open(build / "in_use", "w") as in_use:
+        fcntl.flock(in_use, fcntl.LOCK_EX)
+        (build / "lock").unlink(missing_ok=True)  # torch's lock would outlive a killed process
+        path = cpp_extension.load(
+            "gelu_kernels_fma",
+            [str(HERE / "fma.cpp")],
+            extra_cflags=flags,
+            build_directory=str(build),
+            is_python_module=False,
+        )
+    return ctypes.CDLL(path)
+
+
+def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    arrays = [np.ascontiguousarray(a) for a in np.broadcast_arrays(x, y, z)]
+    dtype = arrays[0].dtype
+    assert dtype in (np.float32, np.float64) and all(a.dtype == dtype for a in arrays)
+    out = np.empty_like(arrays[0])
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, out)]
+    getattr(_library(), f"fma_{dtype}")(ctypes.c_int64(out.size), *pointers)
+    return out
+
+
+def _convert(data: np.ndarray, source: torch.dtype, to: torch.dtype) -> np.ndarray:
+    """Between float32 and bfloat16, which is kept as uint16."""
+    bits = {torch.float32: np.int32, torch.bfloat16: np.int16}
+    t = torch.from_numpy(np.ascontiguousarray(data).view(bits[source])).view(source).to(to)
+    integer = torch.int32 if to == torch.float32 else torch.int16
+    return t.view(integer).numpy().view(np.float32 if to == torch.float32 else np.uint16)
+
+
+def maximum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The number if the other is NaN; 0, not -0, of both."""
+    x, y = np.broadcast_arrays(x, y)
+    zeros = (x == 0) & (y == 0)
+    return np.where(zeros, x + y, np.fmax(x, y))  # -0 + -0 = -0
+
+
+@cache
+def _correct_interpreter() -> None:
+    import triton.language as tl
+    from triton.runtime.interpreter import (
+        GridExecutor,
+        InterpretedFunction,
+        InterpreterBuilder,
+        TensorHandle,
+    )
+
+    cast_impl = InterpreterBuilder.cast_impl
+    dtypes = {tl.float32: torch.float32, tl.bfloat16: torch.bfloat16}
+
+    def cast(self: InterpreterBuilder, source: TensorHandle, to: tl.dtype) -> TensorHandle:
+        pair = source.dtype.scalar, to.scalar
+        if pair in ((tl.float32, tl.bfloat16), (tl.bfloat16, tl.float32)):
+            return TensorHandle(_convert(source.data, *(dtypes[t] for t in pair)), to.scalar)
+        return cast_impl(self, source, to)
+
+    launch, call = GridExecutor.__call__, InterpretedFunction.__call__
+    prepared = set()
+    one_at_a_time = Lock()
+
+    def launch_anew(self: GridExecutor, *arguments: object, **options: object) -> None:
+        with one_at_a_time, np.errstate(all="ignore"):
+            prepared.clear()
+            launch(self, *arguments, **options)
+
+    def call_again(self: InterpretedFunction, *arguments: object, **options: object) -> object:
+        """Of one function by another. The language is prepared for it at every call, which takes a
+        millisecond; once in a launch is enough."""
+        if self.fn in prepared:
+            return self.rewrite()(*arguments, **options)
+        prepared.add(self.fn)
+        return call(self, *arguments, **options)
+
+    InterpreterBuilder.cast_impl = cast
+    InterpreterBuilder.create_fma = lambda self, x, y, z: TensorHandle(
+        fma(x.data, y.data, z.data), z.dtype.scalar
+    )
+    InterpreterBuilder.create_maxnumf = lambda self, x, y: TensorHandle(
+        maximum(x.data, y.data), x.dtype.scalar
+    )
+    GridExecutor.__call__, InterpretedFunction.__call__ = launch_anew, call_again
+
+
+@contextmanager
+def registered(key: str) -> Iterator[None]:
+    """The operators take tensors of this dispatch key to the Triton kernels."""
+    with _scoped_library("gelu_kernels", "IMPL") as library:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a kernel that takes another's place
+            for name in backend.CORE:
+                library.impl(name, getattr(operators, name), key)
+        yield
+
+
+# Larger tiles than a GPU's: the interpreter takes 0.1 ms for an operation, on however few elements.
+TILES = {"THREADS": 4096, "SEGMENT_BYTES": 8192}
+
+
+@contextmanager
+def enabled() -> Iterator[None]:
+    """On a CPU, by the interpreter."""
+    _correct_interpreter()
+    plans = configurations.map_tiles, configurations.column_sum_tiles
+    with registered("CPU"), mock.patch.multiple(configurations, **TILES):
+        for plan in plans:
+            plan.cache_clear()
+        yield
+    for plan in plans:
+        plan.cache_clear()

@@ -1,0 +1,80 @@
+"""The numbers that say how a kernel is laid over a GPU. They change its speed and no result.
+
+They are those of csrc/cuda/tuning.h, by the same reasons. Nothing is tuned at a user's first call:
+a wait for memory has few ways to be shorter, and trying them would take seconds.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+THREADS = 256  # of a program: small programs start and end without leaving a processor idle
+VECTOR_BYTES = 16  # one access of a thread
+SEGMENT_BYTES = 32 * VECTOR_BYTES  # one access of a warp
+
+# Vectors that a thread loads of each input before it computes. A bandwidth of 3 TB/s times a
+# latency of 0.7 us asks for 16 kB in flight on each of an H100's 132 processors.
+VECTORS = {1: 4, 2: 2, 3: 1}
+
+# In a small tensor, one vector for each thread reaches more processors.
+SMALL_BYTES = 2**21
+
+# As in csrc/gates/column_sums.h, which has the reasons; these do change the bits of a sum.
+ROW_LANES, BLOCK_LANES = 8, 32
+PARTIAL_COLUMNS = 32  # of a program that adds partial sums: a segment of float32 is 128 columns
+
+
+class Tiles(NamedTuple):
+    rows: int  # of a tile
+    columns: int
+    columns_first: bool
+    grid: tuple[int, int, int]
+
+
+def _ceil(n: int, d: int) -> int:
+    return -(-n // d)
+
+
+def _power_of_two(n: int) -> int:
+    """The least that is not below n."""
+    return 1 << (n - 1).bit_length()
+
+
+def _grid(row_blocks: int, column_blocks: int) -> tuple[bool, tuple[int, int, int]]:
+    """The longer side of a grid is its first, which may have 2^31 programs; the other may have
+    65,535. Whether that is the one of the columns, and the grid."""
+    sides = row_blocks, column_blocks
+    return column_blocks > row_blocks, (max(sides), min(sides), 1)
+
+
+@lru_cache(1024)
+def map_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
+    vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else VECTORS[inputs]
+    elements = THREADS * vectors * VECTOR_BYTES // itemsize
+    if rows == 1:
+        width = elements
+    else:
+        # Of the widths from a segment on, that with the least to spare; of those, the greatest.
+        least = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
+        widths = [least << k for k in range((elements // least).bit_length())]
+        width = min(reversed(widths), key=lambda w: _ceil(columns, w) * w)
+    height = elements // width
+    return Tiles(height, width, *_grid(_ceil(rows, height), _ceil(columns, width)))
+
+
+class ColumnSumTiles(NamedTuple):
+    block_rows: int
+    blocks: int
+    columns: int  # of a tile
+    columns_first: bool
+    grid: tuple[int, int, int]
+    partial_grid: tuple[int, int, int]
+
+
+@lru_cache(1024)
+def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
+    block_rows = min(max(_ceil(rows, 64), 16), 256)
+    width = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
+    blocks = _ceil(rows, block_rows), _ceil(columns, width)
+    columns_first, grid = _grid(*blocks)
+    partial_grid = (_ceil(columns, PARTIAL_COLUMNS), 1, 1)
+    return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid, partial_grid)

@@ -1,0 +1,107 @@
+"""The gates: for each, its functions and their constants."""
+
+from typing import NamedTuple
+
+from triton.runtime.jit import KernelInterface
+
+from gelu_kernels.triton_kernels import normal, sigmoid
+from gelu_kernels.triton_kernels.coefficients import Constants, Polynomial
+from gelu_kernels.triton_kernels.coefficients import exp2 as powers
+from gelu_kernels.triton_kernels.coefficients import normal as normal_numbers
+from gelu_kernels.triton_kernels.coefficients import sigmoid as sigmoid_numbers
+
+Table = dict[str, Constants]
+
+
+class Gate(NamedTuple):
+    """Functions of x and of the constants for a precision: ``fp64``, ``fp32``, ``fp16``, ``bf16``,
+    and ``fast_bf16`` for the value of a bfloat16 by the special function unit."""
+
+    value: KernelInterface
+    derivative: KernelInterface
+    second_derivative: KernelInterface
+    constants: Table
+    may_tie: bool  # see ``storage``
+
+
+def _normal_constants() -> Table:
+    wide = {
+        precision: Constants(
+            **vars(normal_numbers.NormalConstants[precision]),
+            value_factor=normal_numbers.normal_value_factor[precision],
+            derivative_factor=normal_numbers.normal_derivative_factor[precision],
+            density_factor=normal_numbers.normal_density_factor[precision],
+            exp2m1=powers.exp2m1_polynomial[precision],
+        )
+        for precision in ("fp64", "fp32")
+    }
+    half = {
+        precision: Constants(
+            **vars(normal_numbers.NormalConstants[precision]),
+            log2_cdf=normal_numbers.normal_log2_cdf[precision],
+            log2_derivative=normal_numbers.normal_log2_derivative[precision],
+            exp2m1=exp2m1["fp32"],
+        )
+        for precision, exp2m1 in (
+            ("fp16", powers.exp2m1_polynomial_5),
+            ("bf16", powers.exp2m1_polynomial_4),
+        )
+    }
+    bf16 = half["bf16"]
+    log2_scale = bf16.origin - 1.5 * 2**23 - 127
+    return {**wide, **half, "fast_bf16": Constants(**vars(bf16), log2_scale=log2_scale)}
+
+
+def _sigmoid_constants(numbers: Table) -> Table:
+    wide = {
+        precision: Constants(
+            **vars(numbers[precision]),
+            origin=1.5 * 2.0**mantissa_bits + numbers[precision].log2_scale,
+            exp2=exp2[precision],
+            exp2m1=powers.exp2m1_polynomial[precision],
+            h=Polynomial(0, tuple(vars(numbers[precision])[f"h{k}"] for k in range(3))),
+        )
+        for precision, mantissa_bits, exp2 in (
+            ("fp64", 52, powers.exp2_polynomial),
+            ("fp32", 23, powers.exp2_polynomial_6),
+        )
+    }
+    half = vars(numbers["fp16"])
+    exp2 = Polynomial(0, tuple(half[f"exp2_{k}"] for k in range(6)))
+    for_half = Constants(**vars(wide["fp32"]), half=Constants(**half, exp2=exp2))
+    return {**wide, **dict.fromkeys(("fp16", "bf16", "fast_bf16"), for_half)}
+
+
+def _sigmoid(numbers: Table) -> Gate:
+    return Gate(
+        sigmoid.value,
+        sigmoid.derivative,
+        sigmoid.second_derivative,
+        _sigmoid_constants(numbers),
+        may_tie=True,
+    )
+
+
+GATES = {
+    "normal": Gate(
+        normal.value,
+        normal.derivative,
+        normal.second_derivative,
+        _normal_constants(),
+        may_tie=False,
+    ),
+    "normal_tanh": _sigmoid(sigmoid_numbers.NormalTanhConstants),
+    "logistic_1702": _sigmoid(sigmoid_numbers.Logistic1702Constants),
+}
+
+
+def constants(gate: str, precision: str, backend: str) -> Constants:
+    """For the compiler: everything that the functions of a gate ask of a precision and a target."""
+    is_half = precision not in ("fp64", "fp32")
+    return Constants(
+        **vars(GATES[gate].constants[precision]),
+        precision=precision,
+        is_half=is_half,
+        may_tie=GATES[gate].may_tie,
+        backend=backend,
+    )

@@ -1,0 +1,173 @@
+"""Compiles kernels, each once for a device, and starts them by Triton's launcher directly.
+
+``JITFunction.run`` would look at the type and the value of every argument at every call. Here the
+caller says what a kernel is to be compiled for, by a key that is quick to make.
+"""
+
+import importlib
+import os
+import tempfile
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import CompiledKernel
+    from triton.runtime.jit import KernelInterface
+
+Grid = tuple[int, int, int]
+
+# A stated type, such as "*bf16" or "i64" (with the divisor of its value after a colon, if one is
+# known), or the value itself of what is compiled in.
+Type = str | int | bool | None
+
+
+class Specialization(NamedTuple):
+    """What a kernel is compiled for."""
+
+    kernel: str  # the name of its module and its own
+    arguments: tuple[Type, ...]  # those at run time
+    compiled_in: tuple[int | bool, ...]  # the last ones
+    gate: str | None = None  # and a function of it
+    order: str = ""
+    precision: str = ""
+    is_stored_value: bool = False
+
+
+def _jit_function(name: str) -> "KernelInterface":
+    module, _, function = name.partition(".")
+    return getattr(importlib.import_module(f"gelu_kernels.triton_kernels.{module}"), function)
+
+
+def _constants(s: Specialization, backend: str) -> tuple[object, ...]:
+    """All that is compiled in, in the order of the kernel's parameters."""
+    if s.gate is None:
+        return s.compiled_in
+    from gelu_kernels.triton_kernels import gates
+
+    constants = gates.constants(s.gate, s.precision, backend)
+    constants.is_stored_value = s.is_stored_value
+    return getattr(gates.GATES[s.gate], s.order), constants, *s.compiled_in
+
+
+def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
+    """For a ``GPUTarget``; needs no GPU."""
+    import triton
+    from triton.compiler import ASTSource
+
+    from gelu_kernels.triton_kernels.configurations import THREADS
+
+    function = _jit_function(s.kernel)
+    values = (*s.arguments, *_constants(s, target.backend))
+    signature, constants, attributes = {}, {}, {}
+    for i, (name, value) in enumerate(zip(function.arg_names, values, strict=True)):
+        if isinstance(value, str):
+            signature[name], _, divisor = value.partition(":")
+            if divisor:
+                attributes[(i,)] = [["tt.divisibility", int(divisor)]]
+        else:
+            signature[name] = "constexpr"
+            constants[name] = value
+    return triton.compile(
+        ASTSource(function, signature, constants, attributes),
+        target=target,
+        options={"num_warps": THREADS // target.warp_size, "enable_fp_fusion": False},
+    )
+
+
+_own_cache: tempfile.TemporaryDirectory | None = None
+
+
+def _ensure_cache() -> None:
+    """Triton keeps what it compiled in the user's home, and fails where it cannot write there."""
+    global _own_cache
+    from triton import knobs
+
+    folder = knobs.cache.dir
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError:
+        writable = False
+    else:
+        writable = os.access(folder, os.W_OK)
+    if not writable:
+        _own_cache = tempfile.TemporaryDirectory(prefix="gelu_kernels-")
+        knobs.cache.dir = _own_cache.name
+
+
+def _compile_for_this_device(op: str, s: Specialization) -> "CompiledKernel":
+    import triton
+
+    target = "this GPU"
+    try:
+        _ensure_cache()  # before there is a driver, for which Triton compiles as well
+        target = triton.runtime.driver.active.get_current_target()
+        return compile(s, target)
+    except Exception as error:
+        raise RuntimeError(
+            f"gelu_kernels::{op}: Triton {triton.__version__} has no kernel for {target}: {error}"
+        ) from error
+
+
+Start = Callable[[Grid, Sequence[Tensor | None], Sequence[int]], None]
+
+
+def _interpreted(s: Specialization) -> Start:
+    kernel, constants = _jit_function(s.kernel), _constants(s, "interpreter")
+    return lambda grid, tensors, integers: kernel[grid](*tensors, *integers, *constants)
+
+
+def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
+    from triton.runtime import driver
+
+    on_device = torch.get_device_module(device).device
+    with on_device(device):
+        kernel = _compile_for_this_device(op, s)
+        # What kernel[grid] looks up at every call, in 3 us.
+        run, function, metadata = kernel.run, kernel.function, kernel.packed_metadata
+    active, index = driver.active, device.index or 0  # None is a test's
+    no_hooks = (None,) * 3
+    # The launcher counts what is compiled in among its arguments, and does not look at it.
+    compiled_in = (None,) * (len(kernel.src.fn.arg_names) - len(s.arguments))
+
+    def start(grid: Grid, tensors: Sequence[Tensor | None], integers: Sequence[int]) -> None:
+        if active.get_current_device() != index:
+            with on_device(device):
+                return start(grid, tensors, integers)
+        stream = active.get_current_stream(index)
+        pointers = [t if t is None else t.data_ptr() for t in tensors]
+        run(*grid, stream, function, metadata, *no_hooks, *pointers, *integers, *compiled_in)
+
+    return start
+
+
+_starts: dict[Hashable, Start] = {}
+
+
+def launch(
+    op: str,
+    key: Hashable,
+    specialize: Callable[[Hashable], Specialization],
+    grid: Grid,
+    tensors: Sequence[Tensor | None],
+    integers: Sequence[int],
+) -> None:
+    """Starts the kernel that ``specialize(key)`` says, on the device of the first tensor and in the
+    current stream there. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""
+    device = tensors[0].device
+    start = _starts.get((device, key))
+    if start is None:
+        try:
+            from triton import knobs
+        except ImportError as error:
+            raise RuntimeError(
+                f"gelu_kernels::{op}: this build's kernels for {device} need Triton, which cannot "
+                f"be imported: {error}. Install triton or, for a GPU of NVIDIA, build with nvcc."
+            ) from error
+        s = specialize(key)
+        start = _interpreted(s) if knobs.runtime.interpret else _compiled(op, s, device)
+        _starts[device, key] = start
+    start(grid, tensors, integers)

@@ -1,0 +1,237 @@
+"""The core operators by Triton kernels: what csrc/ops/cuda.cpp is for those of CUDA."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gelu_kernels import _C
+from gelu_kernels.triton_kernels.configurations import (
+    PARTIAL_COLUMNS,
+    VECTOR_BYTES,
+    column_sum_tiles,
+    map_tiles,
+)
+from gelu_kernels.triton_kernels.launch import Specialization, Type, launch
+
+TYPES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+}
+
+
+def _pointer(dtype: torch.dtype, aligned: bool) -> str:
+    return f"*{TYPES[dtype]}{f':{VECTOR_BYTES}' if aligned else ''}"
+
+
+def _integer(dtype: torch.dtype, aligned: bool) -> str:
+    """A count of elements, aligned if it makes whole vectors."""
+    return f"i64:{VECTOR_BYTES // dtype.itemsize}" if aligned else "i64"
+
+
+def _are_aligned(tensors: Sequence[Tensor | None], counts: Sequence[int]) -> bool:
+    """All addresses, and the sizes of so many elements, are those of vectors."""
+    bits = 0
+    for n in counts:
+        bits |= n
+    bits *= tensors[0].itemsize
+    for t in tensors:
+        if t is not None:
+            bits |= t.data_ptr()
+    return bits % VECTOR_BYTES == 0
+
+
+def _strides(operands: Sequence[Tensor | None], columns: int) -> tuple[tuple[int, ...], ...]:
+    """Of the rows and of the columns, if the last dimension is that of the columns."""
+    pairs = [(0, 1) if t is None else t.view(-1, columns).stride() for t in operands]
+    return tuple(zip(*pairs, strict=True))
+
+
+class MapKey(NamedTuple):
+    order: str
+    gate: str
+    dtype: torch.dtype
+    operands: tuple[bool, ...]  # of out, ddx, dy, x and bias, those that there are
+    aligned: bool
+    aligned_columns: bool
+    consecutive: tuple[bool, ...]  # operands whose columns are
+    rows: int
+    columns: int
+    columns_first: bool
+
+
+def _specialize_map(key: MapKey) -> Specialization:
+    pointer = _pointer(key.dtype, key.aligned)
+    precision = TYPES[key.dtype]
+    biased = key.operands[-1]
+    if key.order == "value" and precision == "bf16" and not biased:
+        precision = "fast_bf16"  # see csrc/gates/arithmetic.h
+    if key.order == "second_derivative" and key.dtype.itemsize == 2:
+        precision = "fp32"
+    arguments: tuple[Type, ...] = (
+        *(pointer if given else None for given in key.operands),
+        "i64",
+        _integer(key.dtype, key.aligned_columns),
+        *[_integer(key.dtype, key.aligned)] * 4,
+        *(1 if consecutive else "i64" for consecutive in key.consecutive),
+    )
+    return Specialization(
+        "map.map_rows",
+        arguments,
+        (key.rows, key.columns, key.columns_first),
+        key.gate,
+        key.order,
+        precision,
+        is_stored_value=key.order == "value" and not biased,
+    )
+
+
+def _map(
+    op: str,
+    order: str,
+    gate: str,
+    out: Tensor,
+    ddx: Tensor | None,
+    dy: Tensor | None,
+    x: Tensor,
+    bias: Tensor | None,
+) -> None:
+    if x.numel() == 0:
+        return
+    operands = (out, ddx, dy, x)
+    given = tuple([t is not None for t in (*operands, bias)])
+    # ``out`` is like x: where all have the same strides, none has a gap.
+    alike = bias is None and len({t.stride() for t in operands if t is not None}) == 1
+    if alike:
+        rows, columns = 1, x.numel()
+        row_strides, column_strides = (0, 0, 0, 0), (1, 1, 1, 1)
+    else:
+        if bias is None:  # any order of the dimensions does
+            dims = sorted(range(x.dim()), key=x.stride, reverse=True)
+            operands = tuple([t if t is None else t.permute(dims) for t in operands])
+        else:
+            bias = bias.contiguous()
+        columns = operands[0].size(-1)
+        rows = x.numel() // columns
+        try:
+            row_strides, column_strides = _strides(operands, columns)
+        except RuntimeError:  # they are no matrices without a copy
+            packed = torch.empty_like(x, memory_format=torch.contiguous_format)
+            inputs = [t if t is None else t.contiguous() for t in (ddx, dy, x)]
+            _map(op, order, gate, packed, *inputs, bias)
+            out.copy_(packed)
+            return
+    tensors = (*operands, bias)
+    tiles = map_tiles(rows, columns, x.itemsize, inputs=sum(given[1:4]))
+    key = MapKey(
+        order,
+        gate,
+        x.dtype,
+        given,
+        _are_aligned(tensors, row_strides),
+        not alike and columns * x.itemsize % VECTOR_BYTES == 0,
+        tuple([stride == 1 for stride in column_strides]),
+        tiles.rows,
+        tiles.columns,
+        tiles.columns_first,
+    )
+    integers = (rows, columns, *row_strides, *column_strides)
+    launch(op, key, _specialize_map, tiles.grid, tensors, integers)
+
+
+def gate_forward(x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
+    _C.check_arguments("gate_forward", x, bias, gate)
+    y = torch.empty_like(x)
+    _map("gate_forward", "value", gate, y, None, None, x, bias)
+    return y
+
+
+def gate_backward(dy: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
+    _C.check_arguments("gate_backward", x, bias, gate, dy=dy)
+    dx = torch.empty_like(x)
+    _map("gate_backward", "derivative", gate, dx, None, dy, x, bias)
+    return dx
+
+
+def gate_double_backward(
+    ddx: Tensor, dy: Tensor, x: Tensor, bias: Tensor | None, gate: str
+) -> Tensor:
+    _C.check_arguments("gate_double_backward", x, bias, gate, dy=dy, ddx=ddx)
+    dx = torch.empty_like(x)
+    _map("gate_double_backward", "second_derivative", gate, dx, ddx, dy, x, bias)
+    return dx
+
+
+class SumKey(NamedTuple):
+    gate: str
+    dtype: torch.dtype
+    aligned: bool
+    aligned_columns: bool
+    consecutive: tuple[bool, ...]  # of dx, dy and x, those whose columns are
+    columns: int
+    columns_first: bool
+
+
+def _sum_type(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _specialize_sum_columns(key: SumKey) -> Specialization:
+    pointer = _pointer(key.dtype, key.aligned)
+    arguments: tuple[Type, ...] = (
+        *[pointer] * 4,
+        _pointer(_sum_type(key.dtype), aligned=True),
+        "i64",
+        _integer(key.dtype, key.aligned_columns),
+        "i64",
+        *[_integer(key.dtype, key.aligned)] * 3,
+        *(1 if consecutive else "i64" for consecutive in key.consecutive),
+    )
+    precision = TYPES[key.dtype]
+    compiled_in = key.columns, key.columns_first
+    return Specialization(
+        "column_sums.sum_columns", arguments, compiled_in, key.gate, "derivative", precision
+    )
+
+
+def _specialize_add_partial_sums(dtype: torch.dtype) -> Specialization:
+    pointers = _pointer(_sum_type(dtype), aligned=True), _pointer(dtype, aligned=True)
+    arguments = (*pointers, "i64", "i64")
+    return Specialization("column_sums.add_partial_sums", arguments, (PARTIAL_COLUMNS,))
+
+
+def gate_backward_bias(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[Tensor, Tensor]:
+    op = "gate_backward_bias"
+    _C.check_arguments(op, x, bias, gate, dy=dy)
+    dx = torch.empty_like(x)
+    dbias = torch.empty_like(bias, memory_format=torch.contiguous_format)
+    if x.numel() == 0:
+        return dx, dbias.zero_()
+    columns = bias.numel()
+    rows = x.numel() // columns
+    try:
+        row_strides, column_strides = _strides((dx, dy, x), columns)
+    except RuntimeError:  # they are no matrices without a copy
+        packed_dx, dbias = gate_backward_bias(dy.contiguous(), x.contiguous(), bias, gate)
+        return dx.copy_(packed_dx), dbias
+    tiles = column_sum_tiles(rows, columns, x.itemsize)
+    partial = torch.empty((tiles.blocks, columns), dtype=_sum_type(x.dtype), device=x.device)
+    bias = bias.contiguous()
+    key = SumKey(
+        gate,
+        x.dtype,
+        _are_aligned((dx, dy, x, bias), row_strides),
+        columns * x.itemsize % VECTOR_BYTES == 0,
+        tuple([stride == 1 for stride in column_strides]),
+        tiles.columns,
+        tiles.columns_first,
+    )
+    tensors = (dx, dy, x, bias, partial)
+    integers = (rows, columns, tiles.block_rows, *row_strides, *column_strides)
+    launch(op, key, _specialize_sum_columns, tiles.grid, tensors, integers)
+    add = _specialize_add_partial_sums
+    launch(op, x.dtype, add, tiles.partial_grid, (partial, dbias), (tiles.blocks, columns))
+    return dx, dbias

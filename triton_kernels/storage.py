@@ -1,0 +1,48 @@
+"""csrc/gates/storage.h in Triton: the numbers that are kept in memory."""
+
+import triton
+import triton.language as tl
+
+from gelu_kernels.triton_kernels.arithmetic import at_most, bits, from_bits
+
+
+@triton.jit
+def widened(x):
+    """In the type that a gate is evaluated in."""
+    if x.dtype == tl.float64:
+        return x
+    else:
+        return x.to(tl.float32)
+
+
+@triton.jit
+def with_sign_of(x, y, C: tl.constexpr):
+    """|y| with the sign of x, both of 16 bits."""
+    if C.backend == "cuda":  # two at a time; the compiler makes eight instructions of that below
+        return tl.inline_asm_elementwise(
+            "lop3.b32 $0, $1, $2, 0x80008000, 0xe4;", "=r,r,r", [x, y], y.dtype, True, 2
+        )
+    else:
+        signs = x.to(tl.int16, bitcast=True) & -0x8000
+        return (signs | (y.to(tl.int16, bitcast=True) & 0x7FFF)).to(y.dtype, bitcast=True)
+
+
+@triton.jit
+def round_value(y, x, C: tl.constexpr):
+    """The value of a gate for a stored x: in 16 bits to nearest, ties towards +infinity.
+
+    A tie is moved off upwards first, by nothing that a float of normal size would show; if the gate
+    may tie there too, an odd float stands in for an even one, which is on the same side of any tie
+    and is none. The sign of every value, of a zero as well, is that of x.
+    """
+    if C.is_half:
+        if x.dtype == tl.bfloat16:
+            up = y + 2.0**-149
+        else:
+            up = y + 1.5 * 2.0**-49
+            if C.may_tie:
+                u = bits(at_most(up, 2.0**17))  # infinity would become NaN
+                up = from_bits((u + (u >> 31)) | 1)
+        return with_sign_of(x, up.to(x.dtype), C)
+    else:
+        return y
