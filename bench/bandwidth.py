@@ -20,6 +20,7 @@ from torch import Tensor
 from bench import cases
 from bench.events import GRAPHED, Call, as_graph, microseconds
 from gelu_kernels import functional
+from gelu_kernels.triton_kernels import operators
 
 ops, aten = torch.ops.gelu_kernels, torch.ops.aten
 
@@ -55,11 +56,17 @@ def our_forward(inputs: Inputs, biased: bool, approximate: str) -> Call:
     return partial(f, *inputs.of(biased), approximate)
 
 
-def our_backward(inputs: Inputs, biased: bool, approximate: str) -> Call:
+def backward_of(kernels: object, inputs: Inputs, biased: bool, approximate: str) -> Call:
+    """`kernels` has the core operators by their names."""
     gate = GATES[approximate]
     if biased:
-        return partial(ops.gate_backward_bias, inputs.dy, inputs.x, inputs.bias, gate)
-    return partial(ops.gate_backward, inputs.dy, inputs.x, None, gate)
+        return partial(kernels.gate_backward_bias, inputs.dy, inputs.x, inputs.bias, gate)
+    return partial(kernels.gate_backward, inputs.dy, inputs.x, None, gate)
+
+
+def triton_forward(inputs: Inputs, biased: bool, approximate: str) -> Call:
+    bias = inputs.bias if biased else None
+    return partial(operators.gate_forward, inputs.x, bias, GATES[approximate])
 
 
 def their_forward(inputs: Inputs, biased: bool, approximate: str) -> Call:
@@ -84,9 +91,14 @@ def their_backward(inputs: Inputs, biased: bool, approximate: str) -> Call:
     return call
 
 
+# "ours" is the backend that serves this GPU; the Triton kernels are called directly.
 PASSES = {
-    "forward": {"ours": our_forward, "torch": their_forward},
-    "backward": {"ours": our_backward, "torch": their_backward},
+    "forward": {"ours": our_forward, "triton": triton_forward, "torch": their_forward},
+    "backward": {
+        "ours": partial(backward_of, ops),
+        "triton": partial(backward_of, operators),
+        "torch": their_backward,
+    },
 }
 
 
@@ -100,13 +112,15 @@ def bytes_moved(inputs: Inputs, label: str, biased: bool) -> int:
     return (2 + backward) * inputs.x.nbytes + biased * (1 + backward) * inputs.bias.nbytes
 
 
+SIDES = ("ours", "triton", "torch", "copy")
+
 # Checking
 
 
 def check(inputs: Inputs, biased: bool, approximate: str) -> None:
     """Every side's value and gradients, all of them, in pieces that leave room for float64."""
     results = []
-    for side in ("ours", "torch"):
+    for side in PASSES["forward"]:
         y = PASSES["forward"][side](inputs, biased, approximate)()
         gradients = PASSES["backward"][side](inputs, biased, approximate)()
         results.append([y, *(gradients if isinstance(gradients, tuple) else (gradients,))])
@@ -150,7 +164,8 @@ def cell(inputs: list[Inputs], label: str, biased: bool, approximate: str, graph
     us = {side: times[1] for side, times in quartiles.items()}
     x = inputs[0].x
     moved = bytes_moved(inputs[0], label, biased)
-    rate = moved / us["ours"] / 1000
+    rates = {side: moved / us[side] / 1000 for side in ("ours", "triton")}
+    copied = 2 * x.nbytes / us["copy"] / 1000
     return {
         "op": ("bias_gelu " if biased else "gelu ") + label,
         "approximate": approximate,
@@ -159,8 +174,8 @@ def cell(inputs: list[Inputs], label: str, biased: bool, approximate: str, graph
         "bytes": moved,
         "us": {side: round(time, 3) for side, time in us.items()},
         "quartiles": {side: [round(t, 3) for t in times] for side, times in quartiles.items()},
-        "GB/s": round(rate, 1),
-        "% of copy": round(100 * rate / (2 * x.nbytes / us["copy"] / 1000), 1),
+        "GB/s": {side: round(rate, 1) for side, rate in rates.items()},
+        "% of copy": {side: round(100 * rate / copied, 1) for side, rate in rates.items()},
         "torch/ours": round(us["torch"] / us["ours"], 3),
     }
 
@@ -201,9 +216,10 @@ def line(found: dict) -> str:
     for problem in ("skipped", "wrong"):
         if problem in found:
             return f"{problem}: {found[problem]}"
-    us = "".join(f"{found['us'][side]:10.2f}" for side in ("ours", "torch", "copy"))
+    us = "".join(f"{found['us'][side]:10.2f}" for side in SIDES)
     title = f"{found['op']:18} {found['approximate']:8} {found['dtype']:9} {found['elements']:10}"
-    rates = f"{found['GB/s']:8.0f} {found['% of copy']:6.1f} {found['torch/ours']:6.2f}"
+    percent = "".join(f"{found['% of copy'][side]:8.1f}" for side in ("ours", "triton"))
+    rates = f"{found['GB/s']['ours']:8.0f}{percent} {found['torch/ours']:6.2f}"
     return f"{title}{us} {rates}  {found.get('time of', '')}".rstrip()
 
 
@@ -215,7 +231,8 @@ def main() -> None:
     torch.manual_seed(0)
     tables: dict[str, list[dict]] = {"large": [], "small": []}
     print(
-        f"{'':49}{'us: ours':>8}{'torch':>10}{'copy':>10} {'GB/s':>8} {'%copy':>6} {'x':>6}",
+        f"{'':46}{'us: ours':>10}{'triton':>10}{'torch':>10}{'copy':>10}"
+        f" {'GB/s':>8}{'%copy':>8}{'triton':>8} {'x':>6}",
         flush=True,
     )
     for name, cells in (("large", large("cuda", arguments.mebibytes)), ("small", small("cuda"))):

@@ -27,8 +27,6 @@ from gelu_kernels import _C
 with open(sys.argv[1], "w") as file:
     json.dump(dict(_C.build_info()), file)
 """
-# What runs on a CPU runs where there is no GPU as well.
-ON_THIS_DEVICE = "cuda and not cuda_on_cpu"
 # Where many processes run at once.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
@@ -63,7 +61,8 @@ def pytest(file: Path, folder: Path) -> Stage:
         *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--maxfail=100"),
         # The versions of all else are those of the machine, and their warnings no failures.
         *("-W", "default", "-p", "no:cacheprovider"),
-        *("-k", ON_THIS_DEVICE, f"--junit-xml={junit}", str(file.relative_to(ROOT))),
+        # What runs on a CPU runs where there is no GPU as well.
+        *("-m", "gpu", f"--junit-xml={junit}", str(file.relative_to(ROOT))),
     ]
     nothing_selected = 5
     expected = (0, nothing_selected)
@@ -73,12 +72,20 @@ def pytest(file: Path, folder: Path) -> Stage:
 def plan(folder: Path) -> list[list[Stage]]:
     """The groups of stages; what they write goes to the folder. Under nine minutes in all."""
     build = [sys.executable, "setup.py", "build_ext", "--inplace"]
-    report = ("tests/report.py", "--device", "cuda", "--json")
+    numbers = [
+        python(
+            f"numbers of {backend}",
+            *(240, "tests/report.py", "--device", backend, "--json"),
+            writes=folder / f"{backend}.json",
+            environment=ONE_THREAD,
+        )
+        for backend in ("cuda", "triton")
+    ]
     return [
         [Stage("build", 150, build, {"TORCH_CUDA_ARCH_LIST": architectures()})],
         [python("load", 20, "-c", WRITE_BUILD_INFO, writes=folder / "build.json")],
         [
-            python("numbers", 240, *report, writes=folder / "numbers.json", environment=ONE_THREAD),
+            *numbers,
             sanitizer("memcheck", "memcheck"),
             sanitizer("racecheck", "racecheck"),
             sanitizer("memcheck of an overrun", "memcheck", "--overrun", expected=9),

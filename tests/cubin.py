@@ -9,15 +9,19 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / "build" / "sass"
 DISASSEMBLER = "nvidia-cuda-nvdisasm"  # in requirements.txt
 INSTRUCTION_BYTES = 16
+
+Fields = tuple[str, str, str]  # of an instruction: what ``decode`` takes
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ def disassembler() -> str | None:
     return shutil.which("nvdisasm") or next(in_wheel, None)
 
 
-def missing_tools() -> list[str]:
-    tools = {name: shutil.which(name) for name in ("nvcc", "c++filt")}
+def missing_tools(compilers: Sequence[str] = ("nvcc", "c++filt")) -> list[str]:
+    tools = {name: shutil.which(name) for name in compilers}
     tools[f"nvdisasm (pip install {DISASSEMBLER})"] = disassembler()
     return [name for name, path in tools.items() if not path]
 
@@ -82,15 +86,9 @@ def options() -> list[str]:
 
 def compile_kernels(source: Path, architecture: str, choice: list[str]) -> list[Kernel]:
     command = ["nvcc", f"-I{ROOT}", f"-arch={architecture}", *choice, "-cubin", "-Xptxas=-v"]
-    stored = CACHE / f"{source.stem}.{architecture}.json"
-    key = fingerprint(source, command)
-    kept = json.loads(stored.read_text()) if stored.exists() else {}
-    if kept.get("key") != key:
-        kept = {"key": key, **disassemble(source, command)}
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=CACHE, delete=False) as file:
-            json.dump(kept, file)
-        Path(file.name).rename(stored)
+    headers = sorted(path for path in (ROOT / "csrc").rglob("*.[hc]*") if path.suffix != ".cpp")
+    key = fingerprint([source, *headers], [*command, version("nvcc"), version(disassembler())])
+    kept = keep(f"{source.stem}.{architecture}", key, lambda: compile_file(source, command))
     resources = {name: numbers for name, *numbers in kept["resources"]}
     names = demangle(list(resources))
     return [
@@ -99,43 +97,87 @@ def compile_kernels(source: Path, architecture: str, choice: list[str]) -> list[
     ]
 
 
-def fingerprint(source: Path, command: list[str]) -> str:
-    tools = ["nvcc", disassembler()]
-    versions = [subprocess.check_output([tool, "--version"], text=True) for tool in tools]
-    headers = sorted(path for path in (ROOT / "csrc").rglob("*.[hc]*") if path.suffix != ".cpp")
-    digest = hashlib.sha256(repr([command, versions]).encode())
-    for path in [Path(__file__), source, *headers]:
+def version(tool: str) -> str:
+    return subprocess.check_output([tool, "--version"], text=True)
+
+
+def fingerprint(sources: list[Path], words: list[str]) -> str:
+    digest = hashlib.sha256(repr(words).encode())
+    for path in [Path(__file__), *sources]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def disassemble(source: Path, command: list[str]) -> dict:
+def keep(name: str, key: str, make: Callable[[], dict]) -> dict:
+    """What was made under this key, or is now."""
+    stored = CACHE / f"{name}.json"
+    kept = json.loads(stored.read_text()) if stored.exists() else {}
+    if kept.get("key") != key:
+        kept = {"key": key, "made": make()}
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=CACHE, delete=False) as file:
+            json.dump(kept, file)
+        Path(file.name).rename(stored)
+    return kept["made"]
+
+
+def compile_file(source: Path, command: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "cubin"
         log = run([*command, "-o", cubin, source]).stderr
-        _, functions = json.loads(run([disassembler(), "-json", cubin]).stdout)
+        functions = disassemble(cubin)
     report = re.compile(
         r"Function properties for (\w+)\n\s*(\d+) bytes stack frame, (\d+) bytes spill stores.*\n"
         r".*Used (\d+) registers"
     )
-    fields = ["opcode", "operands", "predicate"]
+    resources = [
+        (name, int(registers), int(stack), int(spills))
+        for name, stack, spills, registers in report.findall(log)
+    ]
+    return {"resources": resources, "functions": functions}
+
+
+def disassemble(cubin: Path, *options: str) -> dict[str, list[Fields]]:
+    """Every function."""
+    _, functions = json.loads(run([disassembler(), "-json", *options, cubin]).stdout)
     return {
-        "resources": [
-            (name, int(registers), int(stack), int(spills))
-            for name, stack, spills, registers in report.findall(log)
-        ],
-        "functions": {
-            function["function-name"]: [
-                [instruction.get(field, "") for field in fields]
-                for instruction in function["sass-instructions"]
-            ]
-            for function in functions
-        },
+        function["function-name"]: [
+            tuple(instruction.get(field, "") for field in ("opcode", "operands", "predicate"))
+            for instruction in function["sass-instructions"]
+        ]
+        for function in functions
     }
 
 
-def run(command: list) -> subprocess.CompletedProcess:
-    done = subprocess.run(command, capture_output=True, text=True)
+def disassemble_together(
+    codes: list[bytes], subroutines: list[dict[int, str]], architecture: str
+) -> list[list[Fields]]:
+    """Kernels in one run, as nvdisasm takes most of a second to start."""
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(b"".join(codes))
+        options = "--binary", architecture.replace("sm_", "SM")
+        (instructions,) = disassemble(Path(file.name), *options).values()
+    kernels, start = [], 0
+    for code, names in zip(codes, subroutines, strict=True):
+        end = start + len(code)
+        part = instructions[start // INSTRUCTION_BYTES : end // INSTRUCTION_BYTES]
+        kernels.append([relocate(fields, start, names) for fields in part])
+        start = end
+    return kernels
+
+
+def relocate(fields: Fields, start: int, subroutines: dict[int, str]) -> Fields:
+    """As the instruction reads in a kernel that starts there."""
+    opcode, operands, predicate = fields
+    if address := jump_address(opcode, operands):
+        to = int(address[1], 16) - start
+        called = subroutines.get(to) if opcode.startswith("CALL") else None
+        operands = operands[: address.start(1) - 2] + (called or hex(to))
+    return opcode, operands, predicate
+
+
+def run(command: list, **options: Any) -> subprocess.CompletedProcess:
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stderr}"
     return done
 
@@ -148,9 +190,13 @@ def demangle(names: list[str]) -> dict[str, str]:
     return {name: clutter.sub("", line) for name, line in zip(names, lines, strict=True)}
 
 
+def jump_address(opcode: str, operands: str) -> re.Match | None:
+    jumps = opcode.partition(".")[0] in ("BRA", "CALL", "BSSY")
+    return re.search(r"(?:^|,)0x([0-9a-f]+)$", operands) if jumps else None
+
+
 @cache  # many are the same
 def decode(opcode: str, operands: str, predicate: str) -> Instruction:
-    address = re.search(r"(?:^|,)0x([0-9a-f]+)$", operands)
-    jumps = opcode.partition(".")[0] in ("BRA", "CALL", "BSSY")
-    target = int(address[1], 16) // INSTRUCTION_BYTES if address and jumps else None
+    address = jump_address(opcode, operands)
+    target = int(address[1], 16) // INSTRUCTION_BYTES if address else None
     return Instruction(opcode, operands, "" if predicate == "@PT" else predicate, target)

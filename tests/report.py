@@ -16,6 +16,7 @@ import oracle
 import test_accuracy
 import test_rounding
 import torch
+from conftest import kernels_for
 from oracle import FORMATS, GATES
 from test_accuracy import ORDERS
 
@@ -26,6 +27,11 @@ gate           order       misrounded of 65,536     largest error in ULP
 
 def errors(device: str, gate: str, order: int) -> dict[str, object]:
     """How many 16-bit inputs are misrounded, and the largest errors in 32 and 64 bits."""
+    with kernels_for(device) as place:
+        return errors_there(place, gate, order)
+
+
+def errors_there(device: str, gate: str, order: int) -> dict[str, object]:
     torch.manual_seed(0)
     misrounded = {}
     for dtype in test_rounding.DTYPES:
@@ -64,7 +70,8 @@ def report(device: str) -> dict[str, object]:
     different = {}
     if device != "cpu":
         for gate, dtype in product(GATES, FORMATS):
-            counts = bits.differing_from_cpu(gate, dtype, device)
+            with kernels_for(device) as place:
+                counts = bits.differing_from_cpu(gate, dtype, place)
             different[f"{gate} {dtype}"] = counts
             print(f"other bits than on the CPU, {gate}, {dtype}: {sum(counts.values())}")
     return {"device": device, "errors": rows, "other bits than on the CPU": different}

@@ -5,12 +5,16 @@ from collections.abc import Callable, Iterator
 import bits
 import pytest
 import torch
+from conftest import kernels_for
 from oracle import FORMATS
 from torch import Tensor
 
 from gelu_kernels import functional
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
 
 ops = torch.ops.gelu_kernels
 
@@ -25,6 +29,12 @@ CALLS: dict[str, Call] = {
     "double backward": lambda dy, x, bias: (ops.gate_double_backward(dy, dy, x, bias, "normal"),),
 }
 SOME_TENTHS_OF_A_SECOND = 400_000_000  # cycles
+
+
+@pytest.fixture(params=["cuda", "triton"], autouse=True)
+def backend(request: pytest.FixtureRequest) -> Iterator[None]:
+    with kernels_for(request.param):
+        yield
 
 
 @pytest.fixture(params=CALLS)

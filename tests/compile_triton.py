@@ -1,0 +1,104 @@
+"""`python tests/compile_triton.py ARCHITECTURE` prints what Triton makes of its kernels, in JSON.
+
+It is a program of its own because Triton does not compile in a process in which it interprets, as
+it may in that of the tests.
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import elf
+from cases import BYTES, CASES, INPUTS, Case
+from cubin import run
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+
+from gelu_kernels.triton_kernels import launch, operators
+from gelu_kernels.triton_kernels.configurations import column_sum_tiles, map_tiles
+
+GATES = {"Normal": "normal", "NormalTanh": "normal_tanh", "Logistic1702": "logistic_1702"}
+ORDERS = {"forward": "value", "backward": "derivative", "double_backward": "second_derivative"}
+DTYPES = {name: dtype for dtype, name in operators.TYPES.items()}
+
+
+def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
+    """For a large tensor, and with a bias for a large matrix."""
+    gate, dtype = GATES[case.gate], DTYPES[case.dtype]
+    rows, columns = (4096, 4096) if case.biased else (1, 2**24)
+    all_consecutive = (True,) * 4
+    if case.op == "column_sums":
+        tiles = column_sum_tiles(rows, columns, dtype.itemsize)
+        layout = all_consecutive[1:], tiles.columns, tiles.columns_first
+        key = operators.SumKey(gate, dtype, aligned, aligned, *layout)
+        return operators._specialize_sum_columns(key)
+    inputs = INPUTS[case.op]
+    tiles = map_tiles(rows, columns, dtype.itemsize, inputs)
+    key = operators.MapKey(
+        ORDERS[case.op],
+        gate,
+        dtype,
+        (True, inputs > 2, inputs > 1, True, case.biased),
+        aligned,
+        aligned and case.biased,
+        all_consecutive,
+        *tiles[:3],
+    )
+    return operators._specialize_map(key)
+
+
+def specializations(architecture: str) -> dict[str, launch.Specialization]:
+    """By the names that a test reports; for AMD's GPUs, some of them."""
+    dtypes, ops = list(BYTES), list(INPUTS)
+    if not is_nvidia(architecture):
+        dtypes, ops = ["fp32", "bf16"], ["forward", "backward", "column_sums"]
+    kernels = {
+        case.name: specialize(case)
+        for case in CASES
+        if case.backend == "triton" and case.dtype in dtypes and case.op in ops
+    }
+    for dtype in dtypes:
+        add = operators._specialize_add_partial_sums(DTYPES[dtype])
+        kernels[f"add_partial_sums {dtype}"] = add
+    # What checks must find wrong.
+    unaligned = Case("forward", "Normal", "fp64", False, "triton")
+    return {**kernels, f"unaligned {unaligned.name}": specialize(unaligned, aligned=False)}
+
+
+def is_nvidia(architecture: str) -> bool:
+    return architecture.startswith("sm_")
+
+
+def compile_for(architecture: str, kernel: launch.Specialization) -> dict:
+    if not is_nvidia(architecture):
+        return {
+            "assembly": launch.compile(kernel, GPUTarget("hip", architecture, 64)).asm["amdgcn"]
+        }
+    compiled = launch.compile(kernel, GPUTarget("cuda", int(architecture[3:]), 32)).asm["cubin"]
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        Path(file.name).write_bytes(compiled)
+        usage = run([knobs.nvidia.cuobjdump.path, "-res-usage", file.name]).stdout
+    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
+    code, subroutines = elf.code(compiled)
+    return {
+        "code": code.hex(),
+        "subroutines": subroutines,
+        "registers": registers,
+        "stack": stack,
+    }
+
+
+def main(architecture: str) -> None:
+    kernels = specializations(architecture)
+    with ProcessPoolExecutor(min(4, os.cpu_count())) as pool:
+        compiled = pool.map(partial(compile_for, architecture), kernels.values())
+    json.dump(dict(zip(kernels, compiled, strict=True)), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,296 @@
+"""What the operators give to NVIDIA's driver, for ``test_triton_launch``, in its own process."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import triton
+from torch import Tensor
+
+import stub_driver
+from stub_driver import Launch, State
+
+ops = torch.ops.gelu_kernels
+
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def driver() -> Iterator[State]:
+    with stub_driver.enabled() as state:
+        yield state
+
+
+@pytest.fixture(autouse=True)
+def forget(driver: State) -> None:
+    driver.launches.clear()
+    driver.asked.clear()
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that Triton was asked to compile."""
+    names = []
+    listener = lambda src, **_: names.append(src.name)  # noqa: E731
+    monkeypatch.setattr(triton.knobs.compilation, "listener", listener)
+    return names
+
+
+def addresses(t: Tensor) -> Tensor:
+    """Of all elements."""
+    offsets = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(t.shape, t.stride(), strict=True):
+        offsets = offsets[..., None] + torch.arange(size) * stride
+    return (t.data_ptr() + offsets * t.itemsize).reshape(t.shape)
+
+
+def reached(call: Launch, name: str, itemsize: int) -> Tensor:
+    """The addresses of an operand, by rows and columns."""
+    v = call.values
+    row, column = v.get(f"{name}_row", 0), v.get(f"{name}_column", 1)
+    rows, columns = torch.arange(v["rows"])[:, None], torch.arange(v["columns"])
+    return v[name] + (rows * row + columns * column) * itemsize
+
+
+def check_launch(call: Launch) -> None:
+    """What holds for all kernels."""
+    assert call.block == (256, 1, 1)
+    for name, divisor in call.divisors.items():
+        assert call.values[name] % divisor == 0, name
+
+
+def check_elements(call: Launch, **operands: Tensor | None) -> None:
+    """For each element, the kernel has those of all operands, and a tile of a program reaches it.
+
+    The operands are named as the kernel's parameters, the result first.
+    """
+    check_launch(call)
+    given = {name: t for name, t in operands.items() if t is not None}
+    assert all(call.values[name] is None for name in operands if name not in given)
+    shape = next(iter(given.values())).shape
+    expected = [addresses(t).expand(shape).flatten() for t in given.values()]
+    have = [reached(call, name, t.itemsize) for name, t in given.items()]
+    have = [t.expand(call.values["rows"], call.values["columns"]).flatten() for t in have]
+    order, expected_order = have[0].argsort(), expected[0].argsort()
+    for a, b in zip(have, expected, strict=True):
+        assert torch.equal(a[order], b[expected_order])
+
+    tile_rows = call.values["ROWS" if call.kernel == "map_rows" else "block_rows"]
+    tiles = [-(-call.values["rows"] // tile_rows)]
+    tiles.append(-(-call.values["columns"] // call.values["COLUMNS"]))
+    if call.values.get("COLUMNS_FIRST"):
+        tiles.reverse()
+    assert call.grid == (*tiles, 1)
+
+
+def check_sums(call: Launch, add: Launch, dbias: Tensor) -> None:
+    check_launch(add)
+    blocks = -(-call.values["rows"] // call.values["block_rows"])
+    columns = dbias.numel()
+    names = ("partial", "dbias", "blocks", "columns")
+    expected = (call.values["partial"], dbias.data_ptr(), blocks, columns)
+    assert tuple(add.values[name] for name in names) == expected
+    assert add.grid == (-(-columns // 32), 1, 1)
+
+
+def check(
+    driver: State, x: Tensor, bias: Tensor, dy: Tensor, ddx: Tensor, gate: str = "normal"
+) -> None:
+    """All operators, with and without a bias."""
+    for b in (None, bias):
+        y = ops.gate_forward(x, b, gate)
+        check_elements(driver.launches.pop(), out=y, x=x, bias=b, dy=None, ddx=None)
+        dx = ops.gate_backward(dy, x, b, gate)
+        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, dy=dy, ddx=None)
+        dx = ops.gate_double_backward(ddx, dy, x, b, gate)
+        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, dy=dy, ddx=ddx)
+    dx, dbias = ops.gate_backward_bias(dy, x, bias, gate)
+    call, add = driver.launches
+    check_elements(call, dx=dx, x=x, bias=bias, dy=dy)
+    check_sums(call, add, dbias)
+    driver.launches.clear()
+
+
+def operands(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """With a bias, dy and ddx that lie like x."""
+    return x, torch.empty(x.size(-1), dtype=x.dtype), *(torch.empty_like(x) for _ in range(2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtypes(dtype, driver):
+    check(driver, *operands(torch.empty(24, 40, dtype=dtype)))
+
+
+def test_another_gate(driver):
+    check(driver, *operands(torch.empty(24, 40)), "logistic_1702")
+
+
+LAYOUTS: dict[str, Callable[[], Tensor]] = {
+    "one element": lambda: torch.empty(1, 1),
+    "ragged": lambda: torch.empty(300, 33),
+    "many columns": lambda: torch.empty(3, 5000),
+    "large": lambda: torch.empty(512, 600, dtype=torch.float64),
+    "misaligned": lambda: torch.empty(641)[1:].view(16, 40),
+    "half of the rows": lambda: torch.empty(24, 80).chunk(2, -1)[1],
+    "every other column": lambda: torch.empty(24, 80)[:, ::2],
+    "transposed": lambda: torch.empty(40, 24).t(),
+    "three dimensions": lambda: torch.empty(4, 6, 80)[..., :40],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout, driver):
+    check(driver, *operands(LAYOUTS[layout]()))
+
+
+def test_operands_of_different_layouts(driver):
+    x = torch.empty(24, 40)
+    bias = torch.empty(40)
+    check(driver, x, bias, torch.empty(()).expand(24, 40), torch.empty(40).expand(24, 40))
+    check(driver, x, bias, torch.empty(24, 1).expand(24, 40), torch.empty(40, 24).t())
+    check(driver, x.t().contiguous().t(), bias, x, torch.empty(24, 80)[:, ::2])
+
+
+def test_copies_are_made_where_operands_are_no_matrices(driver):
+    x = torch.empty(4, 6, 40).transpose(0, 1)
+    bias = torch.empty(40)
+    ops.gate_forward(x, bias, "normal")
+    (call,) = driver.launches
+    check_launch(call)
+    assert (call.values["rows"], call.values["columns"]) == (24, 40)
+    assert call.values["x"] != x.data_ptr() and call.values["bias"] == bias.data_ptr()
+
+
+def test_grids(driver):
+    def grid(*shape: int, bias: bool = False) -> tuple[int, int, int]:
+        x = torch.empty(shape)
+        ops.gate_forward(x, torch.empty(shape[-1]) if bias else None, "normal")
+        return driver.launches.pop().grid
+
+    assert grid(16) == (1, 1, 1)
+    assert grid(1024) == (1, 1, 1)
+    assert grid(1025) == (2, 1, 1)
+    assert grid(2**19) == (512, 1, 1)
+    assert grid(2**19 + 1) == (129, 1, 1)  # four vectors for each thread
+    assert grid(5, 1024, bias=True) == (5, 1, 1)
+    assert grid(5000, 33, bias=True) == (313, 1, 1)  # tiles of 16 x 64
+    assert grid(3, 10_240, bias=True) == (10, 3, 1)  # of 1 x 1024
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)], ids=str)
+def test_empty(shape, driver):
+    x = torch.empty(shape)
+    bias = torch.empty(shape[-1])
+    for b in (None, bias):
+        ops.gate_forward(x, b, "normal")
+        ops.gate_backward(x, x, b, "normal")
+        ops.gate_double_backward(x, x, x, b, "normal")
+    ops.gate_backward_bias(x, x, bias, "normal")
+    assert driver.launches == []
+
+
+# Their memory is never touched.
+
+
+def test_more_than_two_to_the_31_elements(driver):
+    x = torch.empty(2**31 + 64, dtype=torch.bfloat16)
+    y = ops.gate_forward(x, None, "normal")
+    (call,) = driver.launches
+    check_launch(call)
+    v = call.values
+    assert (v["out"], v["x"]) == (y.data_ptr(), x.data_ptr())
+    assert (v["rows"], v["columns"], call.grid) == (1, 2**31 + 64, (2**18 + 1, 1, 1))
+
+
+def test_more_than_two_to_the_31_columns(driver):
+    """By one byte of memory, strides of 0."""
+    dy = torch.empty((), dtype=torch.bfloat16).expand(1, 2**31 + 64)
+    x = torch.empty(1, 2**31 + 64, dtype=torch.bfloat16)
+    ops.gate_backward(dy, x, None, "normal")
+    (call,) = driver.launches
+    check_launch(call)
+    assert (call.values["columns"], call.values["dy_column"]) == (2**31 + 64, 0)
+
+
+@pytest.mark.parametrize(
+    "dtype, shape",
+    [
+        (torch.bfloat16, (2**26, 33)),
+        (torch.bfloat16, (3, 2**30)),
+        (torch.float64, (65536 * 64 + 1,)),
+    ],
+    ids=str,
+)
+def test_large_matrices_with_a_bias(dtype, shape, driver):
+    """The driver refuses a grid that is longer than 65,535 in its second dimension."""
+    x = torch.empty(shape, dtype=dtype)
+    bias = torch.empty(shape[-1], dtype=dtype)
+    dx, dbias = ops.gate_backward_bias(x, x, bias, "normal")
+    call, add = driver.launches
+    check_launch(call)
+    check_sums(call, add, dbias)
+    v = call.values
+    assert (v["rows"], v["columns"]) == (x.numel() // shape[-1], shape[-1])
+    assert tuple(v[name] for name in ("dx", "dy", "x", "bias")) == tuple(
+        t.data_ptr() for t in (dx, x, x, bias)
+    )
+
+
+def forward(x: Tensor) -> None:
+    ops.gate_forward(x, None, "normal")
+
+
+def test_a_kernel_is_compiled_once(driver, compiled):
+    stub_driver.launch._starts.clear()
+    memory = torch.empty(101)
+    forward(memory[:100])
+    assert compiled == ["map_rows"]
+    forward(memory[:100])
+    forward(memory[:50])
+    forward(torch.empty(10, 20))
+    assert compiled == ["map_rows"]
+    forward(memory[1:])
+    assert compiled == ["map_rows"] * 2
+    forward(memory[1:])
+    assert compiled == ["map_rows"] * 2
+    assert [bool(call.divisors) for call in driver.launches] == [True] * 4 + [False] * 2
+
+
+def test_the_current_stream(driver):
+    x = torch.empty(16)
+    for driver.stream in (0, 7, 2**40 + 8, 0):
+        forward(x)
+        assert driver.launches.pop().stream == driver.stream
+    driver.stream = 0
+
+
+def test_the_current_device(driver):
+    """Tensors of the CPU stand for those of device 0."""
+    x = torch.empty(16)
+    for driver.device in (0, 1, 0):
+        before = driver.device
+        driver.asked.clear()
+        forward(x)
+        assert driver.launches.pop().device == 0
+        assert driver.device == before
+        assert "device" in driver.asked and "stream of 0" in driver.asked
+    driver.device = 0
+
+
+def test_a_kernel_is_compiled_on_the_device_of_its_tensors(driver):
+    stub_driver.launch._starts.clear()
+    driver.device = 1
+    forward(torch.empty(16))
+    assert driver.device == 1
+    assert driver.launches.pop().device == 0
+    driver.device = 0
+
+
+def test_a_failed_launch_is_an_exception(driver):
+    x = torch.empty(16)
+    forward(x)
+    driver.error = stub_driver.LAUNCH_FAILED
+    with pytest.raises(RuntimeError, match="unspecified launch failure"):
+        forward(x)
+    forward(x)
+    assert len(driver.launches) == 2

@@ -1,0 +1,110 @@
+// As much of NVIDIA's driver library as Triton's launcher asks for. Every device has the limits of
+// an H100, and a launch is handed to on_launch, if that is set, instead of to a device.
+#include <cuda.h>
+#include <stdint.h>
+
+typedef CUresult (*OnLaunch)(const CUlaunchConfig*, CUfunction, void** parameters);
+
+static OnLaunch on_launch;
+static uintptr_t modules;  // each has one function, which has the same handle
+
+void stub_on_launch(OnLaunch f) { on_launch = f; }
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters, void** _) {
+  if (config->gridDimX > INT32_MAX || config->gridDimY > 65535 || config->gridDimZ > 65535)
+    return CUDA_ERROR_INVALID_VALUE;
+  return on_launch ? on_launch(config, f, parameters) : CUDA_SUCCESS;
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  *module = (CUmodule)++modules;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* f, CUmodule module, const char* name) {
+  *f = (CUfunction)module;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) { return CUDA_SUCCESS; }
+
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute a, CUfunction f) {
+  *value = a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache c) { return CUDA_SUCCESS; }
+
+CUresult cuDeviceGet(CUdevice* device, int index) {
+  *device = index;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute a, CUdevice device) {
+  switch (a) {
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      *value = 227 * 1024;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+      *value = 9;
+      break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
+      *value = 32;
+      break;
+    default:
+      *value = 0;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  *context = (CUcontext)1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = (CUcontext)1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) { return CUDA_SUCCESS; }
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+  *value = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) { return CUDA_SUCCESS; }
+
+CUresult cuDriverGetVersion(int* version) {
+  *version = CUDA_VERSION;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttribute(void* value, CUpointer_attribute a, CUdeviceptr p) {
+  *(CUdeviceptr*)value = p;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute* a, void** values, CUdeviceptr p) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuGetErrorString(CUresult error, const char** text) {
+  *text = error == CUDA_ERROR_LAUNCH_FAILED ? "unspecified launch failure" : "invalid argument";
+  return CUDA_SUCCESS;
+}

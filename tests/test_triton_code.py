@@ -1,0 +1,95 @@
+"""What Triton makes of its kernels for an AMD GPU, and that checks for NVIDIA's find faults."""
+
+import re
+
+import pytest
+import triton_code
+from cases import CASES
+from cubin import Kernel
+from test_sass import has_calls, has_doubles
+from vector_kernels import VectorKernel
+
+AMD = "gfx942"
+ACCESS = re.compile(r"(global|buffer|flat)_(load|store|atomic)")
+WIDE = re.compile(r"(global|buffer)_(load|store)_dwordx4")
+UNALIGNED = "unaligned forward Normal fp64"
+
+
+@pytest.fixture(scope="module")
+def kernels() -> dict[str, Kernel]:
+    if missing := triton_code.missing_tools():
+        pytest.skip(f"needs {', '.join(missing)}")
+    return {kernel.name: kernel for kernel in triton_code.nvidia_kernels("sm_90")}
+
+
+@pytest.fixture(scope="module")
+def amd_kernels() -> dict[str, str]:
+    if missing := triton_code.missing_triton():
+        pytest.skip(f"needs {', '.join(missing)}")
+    return triton_code.amd_code(AMD)
+
+
+def vector_accesses(assembly: str) -> set[str]:
+    """Those on the ways from the entry to the exit, or round a loop, with no narrow access."""
+    code = re.findall(r"^(\.LBB\w+)(?=:)|^\t([a-z]+_\w+)(?: +(\.LBB\w+))?", assembly, re.M)
+    labels = {label: i for i, (label, _, _) in enumerate(code) if label}
+    open_, seen = [0], set()
+    while open_:
+        i = open_.pop()
+        _, opcode, target = code[i]
+        if i in seen or (ACCESS.match(opcode) and not WIDE.match(opcode)):
+            continue
+        seen.add(i)
+        if target:
+            open_.append(labels[target])
+        if opcode not in ("s_branch", "s_endpgm"):
+            open_.append(i + 1)
+    found = {code[i][1] for i in seen}
+    wide = {opcode.partition("_")[2] for opcode in found if WIDE.match(opcode)}
+    return wide if "s_endpgm" in found else set()
+
+
+def has_scratch(assembly: str) -> bool:
+    numbers = re.findall(r"\.(?:private_segment_fixed_size|[sv]gpr_spill_count): +(\d+)", assembly)
+    assert len(numbers) == 3
+    return any(map(int, numbers)) or bool(re.search(r"\tscratch_", assembly))
+
+
+def has_amd_doubles(assembly: str) -> bool:
+    return bool(re.search(r"\tv_\w*f64", assembly))
+
+
+def short(kernels: dict[str, str]) -> dict[str, str]:
+    return {name: assembly for name, assembly in kernels.items() if "fp64" not in name}
+
+
+def test_amd_vectors(amd_kernels: dict[str, str]) -> None:
+    mapped = {name: x for name, x in short(amd_kernels).items() if "partial" not in name}
+    assert len(mapped) == 30
+    both = {"load_dwordx4", "store_dwordx4"}
+    assert not [name for name, assembly in mapped.items() if vector_accesses(assembly) != both]
+
+
+def test_amd_scratch(amd_kernels: dict[str, str]) -> None:
+    assert not [name for name, assembly in amd_kernels.items() if has_scratch(assembly)]
+
+
+def test_amd_doubles(amd_kernels: dict[str, str]) -> None:
+    assert not [name for name, x in short(amd_kernels).items() if has_amd_doubles(x)]
+
+
+def test_amd_checks_find_faults(amd_kernels: dict[str, str]) -> None:
+    unaligned = amd_kernels[UNALIGNED]
+    assert vector_accesses(unaligned) == set()
+    assert has_amd_doubles(unaligned)
+    spilling = re.sub(r"(vgpr_spill_count: +)0", r"\g<1>4", unaligned)
+    assert not has_scratch(unaligned) and has_scratch(spilling)
+
+
+def test_checks_find_faults(kernels: dict[str, Kernel]) -> None:
+    """Kernels that are disassembled together keep their calls and their paths apart."""
+    unaligned, sound = kernels[UNALIGNED], kernels["forward Normal bf16"]
+    assert has_doubles(unaligned) and not has_doubles(sound)
+    assert has_calls(unaligned) and not has_calls(sound)
+    assert VectorKernel(CASES[0], unaligned).narrow_accesses > 0
+    assert VectorKernel(CASES[0], sound).narrow_accesses == 0

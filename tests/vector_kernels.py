@@ -1,0 +1,91 @@
+"""What a thread issues for an element in a kernel that works on rows of 16-byte vectors."""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from cases import BYTES, CASES, VECTOR_BYTES, Case
+from control_flow import Code, ControlFlow, is_wide, narrow_accesses
+from cubin import Kernel
+
+
+@dataclass(frozen=True)
+class VectorKernel:
+    case: Case
+    kernel: Kernel
+
+    @cached_property
+    def path(self) -> Code:
+        """What is issued from the entry to the exit, or once round the loop."""
+        flow = ControlFlow(self.kernel.instructions)
+        return flow.vector_loop() if self.case.op == "column_sums" else flow.vector_path()
+
+    @property
+    def loads(self) -> int:
+        return self._wide("LDG")
+
+    @property
+    def stores(self) -> int:
+        return self._wide("STG")
+
+    @property
+    def narrow_accesses(self) -> int:
+        return len(narrow_accesses(self.path))
+
+    @property
+    def slots(self) -> float:
+        return self._per_element(len(self.path))
+
+    @property
+    def mufu(self) -> float:
+        return self._per_element(sum(instruction.name == "MUFU" for instruction in self.path))
+
+    @property
+    def loads_in_flight(self) -> int:
+        """The most vectors that are under way at a time, none of them waited for."""
+        most, under_way = 0, []
+        for instruction in self.path:
+            used = set(re.findall(r"\bR(\d+)", instruction.operands))
+            under_way = [registers for registers in under_way if not registers & used]
+            if is_wide(instruction) and instruction.name == "LDG":
+                first = int(re.match(r"R(\d+)", instruction.operands)[1])
+                under_way.append({str(first + i) for i in range(4)})
+                most = max(most, len(under_way))
+        return most
+
+    @property
+    def branches(self) -> int:
+        """Those on what was loaded: of the threads of a warp, some may go the other way."""
+        wide = [i for i, instruction in enumerate(self.path) if is_wide(instruction)]
+        last_load = max((i for i in wide if self.path[i].name == "LDG"), default=0)
+        last_store = max((i for i in wide if self.path[i].name == "STG"), default=0)
+        return sum(instruction.name == "BRA" for instruction in self.path[last_load:last_store])
+
+    def _wide(self, name: str) -> int:
+        return sum(is_wide(x) and x.name == name for x in self.path)
+
+    def _per_element(self, count: int) -> float:
+        elements = self.stores * VECTOR_BYTES // BYTES[self.case.dtype]
+        return count / elements if elements else math.inf
+
+
+def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
+    operators = {"Forward": "forward", "Backward": "backward", "DoubleBackward": "double_backward"}
+    in_triton = {case.name: case for case in CASES if case.backend == "triton"}
+    found = []
+    for kernel in kernels:
+        if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", kernel.name):
+            case = Case(operators[m[2]], m[3], m[4], bool(m[1]), "cuda")
+            found.append(VectorKernel(case, kernel))
+        elif m := re.match(r"sum_columns<(\w+), (\w+), Consecutive<", kernel.name):
+            found.append(VectorKernel(Case("column_sums", m[1], m[2], True, "cuda"), kernel))
+        elif case := in_triton.get(kernel.name):
+            found.append(VectorKernel(case, kernel))
+    return found
+
+
+def busiest(kernels: Iterable[VectorKernel]) -> dict[Case, VectorKernel]:
+    """Of the kernels of a case, the one with the most rows for a thread: that of large tensors."""
+    return {x.case: x for x in sorted(kernels, key=lambda x: x.stores)}
