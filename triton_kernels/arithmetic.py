@@ -9,12 +9,18 @@ import triton.language as tl
 
 
 @triton.jit
+def constant(c, x):
+    """c in the type of x; most of Triton's functions would make a float of it."""
+    return tl.full((), c, x.dtype)
+
+
+@triton.jit
 def fma(x, y, z):
-    """x y + z, rounded once. y and z may be numbers: tl.fma would make floats of doubles."""
+    """x y + z, rounded once. y and z may be numbers."""
     if not isinstance(y, tl.tensor):
-        y = tl.full((), y, x.dtype)
+        y = constant(y, x)
     if not isinstance(z, tl.tensor):
-        z = tl.full((), z, x.dtype)
+        z = constant(z, x)
     return tl.fma(x, y, z)
 
 
@@ -47,9 +53,15 @@ def at_most(x, limit):
 
 
 @triton.jit
+def magnitude(x, limit):
+    """|x|, at most `limit`; NaN stays NaN."""
+    return at_most(tl.abs(x), limit)
+
+
+@triton.jit
 def positive_part(x):
     """x, or -0 for a negative one. What NaN gives does not matter: the rest of the gate is NaN."""
-    return tl.maximum(x, tl.full((), 0.0, x.dtype) * -1.0)  # a literal -0.0 would become 0
+    return tl.maximum(x, negated(constant(0.0, x)))  # a literal -0.0 would become 0
 
 
 @triton.jit

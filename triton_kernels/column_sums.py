@@ -7,6 +7,7 @@ import triton.language as tl
 from gelu_kernels.triton_kernels.map import tile
 from gelu_kernels.triton_kernels.storage import widened
 
+# Of csrc/gates/column_sums.h.
 ROW_LANES = tl.constexpr(8)
 BLOCK_LANES = tl.constexpr(32)
 

@@ -1,4 +1,5 @@
-"""The numbers that say how a kernel is laid over a GPU. They change its speed and no result.
+"""The numbers that say how a kernel is laid over a GPU. They change its speed and, but for the
+blocks of the column sums, no result.
 
 They are those of csrc/cuda/tuning.h, by the same reasons. Nothing is tuned at a user's first call:
 a wait for memory has few ways to be shorter, and trying them would take seconds.
@@ -18,8 +19,6 @@ VECTORS = {1: 4, 2: 2, 3: 1}
 # In a small tensor, one vector for each thread reaches more processors.
 SMALL_BYTES = 2**21
 
-# As in csrc/gates/column_sums.h, which has the reasons; these do change the bits of a sum.
-ROW_LANES, BLOCK_LANES = 8, 32
 PARTIAL_COLUMNS = 32  # of a program that adds partial sums: a segment of float32 is 128 columns
 
 
@@ -72,6 +71,7 @@ class ColumnSumTiles(NamedTuple):
 
 @lru_cache(1024)
 def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
+    # As in csrc/gates/column_sums.h, which has the reasons: these do change the bits of a sum.
     block_rows = min(max(_ceil(rows, 64), 16), 256)
     width = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
     blocks = _ceil(rows, block_rows), _ceil(columns, width)

@@ -4,8 +4,8 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.arithmetic import (
-    at_most,
     fma,
+    magnitude,
     negated,
     polynomial,
     positive_part,
@@ -37,17 +37,17 @@ def scaled_gaussian(y, a, C: tl.constexpr):
 @triton.jit
 def value(x, C: tl.constexpr):
     if C.precision == "fast_bf16":
-        a = at_most(tl.abs(x), C.value_limit)
+        a = magnitude(x, C.value_limit)
         power = tl.exp2(fma(polynomial(a, C.log2_cdf), a, C.log2_scale - 1))
         return fma(a * -C.unscale, power, positive_part(x))
     elif C.is_half:
-        a = at_most(tl.abs(x), C.value_limit)
+        a = magnitude(x, C.value_limit)
         integral, fractional = scaled_exp2(polynomial(a, C.log2_cdf), a, -1.0, C)
         scaled = a * -C.unscale
         y = fma(scaled, integral, positive_part(x))
         return fma(scaled * integral, fractional, y)
     else:
-        a = at_most(tl.abs(x), C.limit)
+        a = magnitude(x, C.limit)
         z = fma(negated(a), quotient(a, a + C.value_pole, C), a)
         tail = z * scaled_gaussian(polynomial(z, C.value_factor), a, C)
         return fma(tail, -C.unscale, positive_part(x))
@@ -56,14 +56,14 @@ def value(x, C: tl.constexpr):
 @triton.jit
 def derivative(x, C: tl.constexpr):
     if C.is_half:
-        a = at_most(tl.abs(x), C.derivative_limit)
+        a = magnitude(x, C.derivative_limit)
         distance = fma(a, -C.slope * C.unscale, 0.5 * C.unscale)
         integral, fractional = scaled_exp2(polynomial(a, C.log2_derivative), a, 0.0, C)
         scaled = distance * integral
         whole = fma(integral, fractional, integral)
         return tl.where(x > 0, fma(negated(distance), whole, 1.0), fma(scaled, fractional, scaled))
     else:
-        a = at_most(tl.abs(x), C.limit)
+        a = magnitude(x, C.limit)
         distance = fma(a, -C.unscale, C.root_hi * C.unscale) + C.root_lo * C.unscale
         factor = polynomial(quotient(a, a + C.derivative_pole, C), C.derivative_factor)
         d = scaled_gaussian(factor, a, C)
@@ -72,6 +72,6 @@ def derivative(x, C: tl.constexpr):
 
 @triton.jit
 def second_derivative(x, C: tl.constexpr):
-    a = at_most(tl.abs(x), C.limit)
+    a = magnitude(x, C.limit)
     factor = polynomial(a * a, C.density_factor) * fma(negated(a), a, 2.0)
     return scaled_gaussian(factor, a, C) * C.unscale

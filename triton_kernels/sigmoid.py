@@ -5,8 +5,9 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.arithmetic import (
-    at_most,
+    constant,
     fma,
+    magnitude,
     negated,
     polynomial,
     positive_part,
@@ -27,7 +28,7 @@ def exponent(x, y, C: tl.constexpr):
 def even(a, c0: tl.constexpr, c2: tl.constexpr, C: tl.constexpr):
     """c0 + c2 a^2; c2 is 0 if v is linear."""
     if C.k3_hi == 0:
-        return tl.full((), c0, a.dtype)
+        return constant(c0, a)
     else:
         return fma(a * a, c2, c0)
 
@@ -42,13 +43,11 @@ def horner_step(hi, lo, x, c_hi, c_lo):
 @triton.jit
 def scaled_e(a, C: tl.constexpr):
     """scale E."""
-    w_hi = tl.full((), C.k1_hi, a.dtype)
-    w_lo = tl.full((), C.k1_lo, a.dtype)
+    w_hi = constant(C.k1_hi, a)
+    w_lo = constant(C.k1_lo, a)
     if C.k3_hi != 0:
         s = a * a
-        w_hi, w_lo = horner_step(
-            tl.full((), C.k3_hi, a.dtype), tl.full((), C.k3_lo, a.dtype), s, w_hi, w_lo
-        )
+        w_hi, w_lo = horner_step(constant(C.k3_hi, a), constant(C.k3_lo, a), s, w_hi, w_lo)
         w_lo = fma(fma(a, a, negated(s)), C.k3_hi, w_lo)
     shifted, fraction = exponent(negated(a), w_hi, C)
     return scale_by_power_of_two(polynomial(fma(negated(a), w_lo, fraction), C.exp2), shifted)
@@ -84,25 +83,25 @@ def derivative_tail(a, C: tl.constexpr):
     minus_a = difference - C.root_hi
     error = (C.root_hi - (difference - minus_a)) - (a + minus_a)
     distance_lo = error + C.root_lo
-    w_hi = tl.full((), C.w0_hi, a.dtype)
-    w_lo = tl.full((), C.w0_lo, a.dtype)
-    slope = tl.full((), C.h0, a.dtype)
+    w_hi = constant(C.w0_hi, a)
+    w_lo = constant(C.w0_lo, a)
+    slope = constant(C.h0, a)
     if C.k3_hi != 0:
         one_hi, one_lo = horner_step(
-            tl.full((), C.k3_hi, a.dtype),
-            tl.full((), C.k3_lo, a.dtype),
+            constant(C.k3_hi, a),
+            constant(C.k3_lo, a),
             a,
-            tl.full((), C.w1_hi, a.dtype),
-            tl.full((), C.w1_lo, a.dtype),
+            constant(C.w1_hi, a),
+            constant(C.w1_lo, a),
         )
         w_hi, w_lo = horner_step(one_hi, one_lo, a, w_hi, w_lo)
         slope = polynomial(difference, C.h)
     shifted, fraction = exponent(difference, w_hi, C)
     f = fma(distance_lo, w_hi, fma(difference, w_lo, fraction))
     p = f * polynomial(f, C.exp2m1)
-    power = scale_by_power_of_two(tl.full((), 1.0, a.dtype), shifted)
-    e_power = scale_by_power_of_two(tl.full((), C.root_exp, a.dtype), shifted)
-    h_power = scale_by_power_of_two(tl.full((), C.root_exp_squared, a.dtype), shifted)
+    power = scale_by_power_of_two(constant(1.0, a), shifted)
+    e_power = scale_by_power_of_two(constant(C.root_exp, a), shifted)
+    h_power = scale_by_power_of_two(constant(C.root_exp_squared, a), shifted)
     e = fma(e_power, p, e_power)
     growth = fma(h_power, p, h_power - C.scale * C.root_exp_squared)
     h = power * fma(difference, slope, fma(distance_lo, slope, growth))
@@ -111,7 +110,7 @@ def derivative_tail(a, C: tl.constexpr):
 
 @triton.jit
 def value(x, C: tl.constexpr):
-    a = at_most(tl.abs(x), C.limit)
+    a = magnitude(x, C.limit)
     if C.precision == "fast_bf16" and C.k3_hi != 0:
         return fma(negated(a), approximate_tail(a, C), positive_part(x))
     elif C.is_half:
@@ -123,7 +122,7 @@ def value(x, C: tl.constexpr):
 
 @triton.jit
 def derivative(x, C: tl.constexpr):
-    a = at_most(tl.abs(x), C.limit)
+    a = magnitude(x, C.limit)
     if C.is_half:
         tail = half_derivative_tail(a, C)
     else:
@@ -133,7 +132,7 @@ def derivative(x, C: tl.constexpr):
 
 @triton.jit
 def second_derivative(x, C: tl.constexpr):
-    a = at_most(tl.abs(x), C.limit)
+    a = magnitude(x, C.limit)
     e = scaled_e(a, C)
     slope = even(a, C.slope_0, C.slope_2, C)
     sum = e + C.scale

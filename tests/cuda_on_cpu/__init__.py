@@ -5,17 +5,14 @@ special function unit errs by as much as it may. Nothing here tells what a GPU w
 """
 
 import ctypes
-import fcntl
 import os
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
-import torch
-from torch.utils import cpp_extension
+import cpp_library
 
 import gelu_kernels  # noqa: F401 (it defines the operators)
 
@@ -49,34 +46,22 @@ def _sources(build: Path) -> list[Path]:
     return [*sorted(HERE.glob("*.cpp")), *operators, *wrappers]
 
 
-def _compile_and_load(build: Path, flags: list[str]) -> str:
-    """The path of the library. Only what has changed is compiled."""
-    build.mkdir(parents=True, exist_ok=True)
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    with open(build / "in_use", "w") as in_use:
-        fcntl.flock(in_use, fcntl.LOCK_EX)
-        (build / "lock").unlink(missing_ok=True)  # torch's lock would outlive a killed process
-        return cpp_extension.load(
-            "gelu_kernels_cuda_on_cpu",
-            [str(source) for source in _sources(build)],
-            extra_cflags=["-DGELU_KERNELS_CUDA_ON_CPU", *flags],
-            extra_ldflags=flags,
-            extra_include_paths=[str(HERE), str(ROOT)],
-            build_directory=str(build),
-            is_python_module=False,
-        )
-
-
 @cache
 def library() -> ctypes.CDLL:
     """GELU_KERNELS_SANITIZE is for a process that preloads what the sanitizers need."""
-    name, flags = f"cuda_on_cpu-{torch.__version__}", [*FLAGS, *WARNINGS]
-    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
-        flags.append("-march=x86-64-v3")
+    name, flags = "cuda_on_cpu", [*FLAGS, *WARNINGS, *cpp_library.processor_flags()]
     if "GELU_KERNELS_SANITIZE" in os.environ:
         os.environ.pop("LD_PRELOAD", None)  # the compiler does without
-        name, flags = f"{name}-sanitized", flags + SANITIZERS
-    loaded = ctypes.CDLL(_compile_and_load(ROOT / "build" / name, flags))
+        name, flags = "cuda_on_cpu-sanitized", flags + SANITIZERS
+    with cpp_library.build_folder(name) as folder:
+        loaded = cpp_library.compile_and_load(
+            "gelu_kernels_cuda_on_cpu",
+            _sources(folder),
+            folder,
+            ["-DGELU_KERNELS_CUDA_ON_CPU", *flags],
+            link_flags=flags,
+            include=[HERE, ROOT],
+        )
     loaded.cuda_on_cpu_launches.restype = ctypes.c_int64
     loaded.cuda_on_cpu_run_ends.argtypes = [ctypes.c_int64]
     loaded.cuda_on_cpu_set_errors.argtypes = [

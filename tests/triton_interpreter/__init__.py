@@ -5,9 +5,7 @@ conversion to bfloat16 truncates, and its maximum of zeros of both signs is eith
 """
 
 import ctypes
-import fcntl
 import os
-import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +14,10 @@ from pathlib import Path
 from threading import Lock
 from unittest import mock
 
+import cpp_library
 import numpy as np
 import torch
 from torch.library import _scoped_library
-from torch.utils import cpp_extension
 
 from gelu_kernels import backend
 from gelu_kernels.triton_kernels import configurations, operators
@@ -34,23 +32,9 @@ def switch_on() -> None:
 
 @cache
 def _library() -> ctypes.CDLL:
-    build = HERE.parent.parent / "build" / f"triton_interpreter-{torch.__version__}"
-    build.mkdir(parents=True, exist_ok=True)
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    flags = ["-O2", "-ffp-contract=off", "-fno-math-errno"]
-    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
-        flags.append("-march=x86-64-v3")
-    with open(build / "in_use", "w") as in_use:
-        fcntl.flock(in_use, fcntl.LOCK_EX)
-        (build / "lock").unlink(missing_ok=True)  # torch's lock would outlive a killed process
-        path = cpp_extension.load(
-            "gelu_kernels_fma",
-            [str(HERE / "fma.cpp")],
-            extra_cflags=flags,
-            build_directory=str(build),
-            is_python_module=False,
-        )
-    return ctypes.CDLL(path)
+    flags = ["-O2", "-ffp-contract=off", "-fno-math-errno", *cpp_library.processor_flags()]
+    with cpp_library.build_folder("triton_interpreter") as folder:
+        return cpp_library.compile_and_load("gelu_kernels_fma", [HERE / "fma.cpp"], folder, flags)
 
 
 def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -1,0 +1,53 @@
+"""C++ of the tests, compiled into a library that a process can load."""
+
+import ctypes
+import fcntl
+import os
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+ROOT = Path(__file__).parent.parent
+
+
+def processor_flags() -> list[str]:
+    """For a fused multiply-add in one instruction."""
+    has_fma = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    return ["-march=x86-64-v3"] if has_fma else []
+
+
+@contextmanager
+def build_folder(name: str) -> Iterator[Path]:
+    """For one process at a time."""
+    folder = ROOT / "build" / f"{name}-{torch.__version__}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "in_use", "w") as in_use:
+        fcntl.flock(in_use, fcntl.LOCK_EX)
+        (folder / "lock").unlink(missing_ok=True)  # torch's lock would outlive a killed process
+        yield folder
+
+
+def compile_and_load(
+    name: str,
+    sources: Sequence[Path],
+    folder: Path,
+    flags: Sequence[str],
+    link_flags: Sequence[str] = (),
+    include: Sequence[Path] = (),
+) -> ctypes.CDLL:
+    """Only what has changed is compiled."""
+    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    path = cpp_extension.load(
+        name,
+        [str(source) for source in sources],
+        extra_cflags=list(flags),
+        extra_ldflags=list(link_flags),
+        extra_include_paths=[str(path) for path in include],
+        build_directory=str(folder),
+        is_python_module=False,
+    )
+    return ctypes.CDLL(path)
