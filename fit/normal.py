@@ -100,6 +100,8 @@ class Wide:
             "unscale": 2.0**-self.log2_scale,
             "origin": 1.5 * 2.0**self.fraction_bits + self.exponent_bias + self.log2_scale,
         }
+        if self.real == "float":
+            values["tail_limit"] = TAIL_LIMIT
         return Constants("NormalConstants", self.precision, values, self.real)
 
     def polynomials(self) -> list[Polynomial]:
@@ -197,6 +199,29 @@ HALF = [
 ]
 
 
+TAIL_LIMIT = 6.25  # beyond it Phi(-a) 2^31, of which a random threshold takes the integer, is 0
+TAIL_DEGREE = 8
+
+
+def tail_polynomial() -> Polynomial:
+    """h of Phi(-a) = 2^(-1 + a h(a)), for a probability.
+
+    What counts is the absolute error for small a and the relative one up to 4 or so; the weight
+    gives way where the tail is too thin for either.
+    """
+    a = minimax.exact(minimax.chebyshev_points(0, TAIL_LIMIT, 300))
+    goal = np.array([mpmath.log(upper_tail(x), 2) for x in a])
+    weight = minimax.exact(np.exp(a.astype(float) ** 2 / 8))
+    basis = minimax.powers(a, range(TAIL_DEGREE + 1))
+    c, slack = minimax.fit(basis, goal, goal, weight, minimax.to_float32, {0: -1.0})
+    error = minimax.power_of_two(-slack * float(mpmath.log(2)))
+    comment = (
+        f"(1 + log2 Phi(-a)) / a for a <= {TAIL_LIMIT}; relative error of Phi(-a) "
+        f"{error} e^(a^2/8)."
+    )
+    return Polynomial("normal_log2_tail", "a", c[1:], comment)
+
+
 def value_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
     tail = a * ndtr(-a)
     return half.problem(fmt, a, a, a, tail, offset=-1, sign=1, ties="up", exact_factor=True)
@@ -215,7 +240,7 @@ def main() -> None:
     forms = [*WIDE, *HALF]
     constants = [form.constants() for form in forms]
     polynomials = [polynomial for form in forms for polynomial in form.polynomials()]
-    write("fit.normal", [*constants, *polynomials])
+    write("fit.normal", [*constants, *polynomials, tail_polynomial()])
 
 
 if __name__ == "__main__":

@@ -10,10 +10,18 @@ from importlib.util import find_spec
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.triton_kernels import operators
+from gelu_kernels.triton_kernels import operators, soi_operators
 
 VARIABLE = "GELU_KERNELS_BACKEND"
-CORE = ("gate_forward", "gate_backward", "gate_backward_bias", "gate_double_backward")
+TRITON = {
+    "gate_forward": operators.gate_forward,
+    "gate_backward": operators.gate_backward,
+    "gate_backward_bias": operators.gate_backward_bias,
+    "gate_double_backward": operators.gate_double_backward,
+    "soi_forward": soi_operators.soi_forward,
+    "soi_backward": soi_operators.soi_backward,
+    "soi_backward_bias": soi_operators.soi_backward_bias,
+}
 
 _library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
 
@@ -41,5 +49,5 @@ def register() -> None:
     """Gives the core operators their Triton kernels, for the GPUs that have no others."""
     keys = ["XPU"] if for_nvidia() == "cuda" else ["CUDA", "XPU"]
     for key in keys:
-        for name in CORE:
-            _library.impl(name, getattr(operators, name), key)
+        for name, kernel in TRITON.items():
+            _library.impl(name, kernel, key)

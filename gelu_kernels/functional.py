@@ -70,3 +70,90 @@ def bias_gelu(input: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_gelu(input, bias, approximate=approximate)
     return _C.bias_gelu(input, bias, approximate)
+
+
+def soi_map(
+    input: Tensor, approximate: str = "none", generator: torch.Generator | None = None
+) -> Tensor:
+    r"""The GELU paper's stochastic SOI map: :math:`x \, m` with
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is :func:`gelu`.
+
+    The gradient of ``input`` is that of the result where m is 1, and 0 elsewhere; backward keeps m
+    alone, a bit for an element.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+        approximate: the distribution function F: ``"none"`` for :math:`\Phi`; ``"tanh"`` for
+            :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
+            :math:`\sigma(1.702 x)`.
+        generator: where the seed comes from, on the device of ``input``; the default generator of
+            that device if there is none.
+
+    Returns:
+        A tensor of the same shape, dtype and (where ``input`` is dense) strides.
+
+    Raises:
+        TypeError: ``input`` has another dtype, or is not strided.
+        ValueError: ``approximate`` is none of the three; ``generator`` is on another device.
+
+    Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
+    -4 < x < 0; it is 0 for x below about -6.12 (the normal F), where F is under 5e-10. What is kept
+    is kept exactly, infinity too; what is dropped is 0, -inf always; NaN is kept.
+
+    Random numbers: a call draws one 63-bit seed from the generator. Element i, in row-major order,
+    gets u, word i mod 4 of Philox4x32-10 for the counter i div 4 and the seed as the key, and
+    m = [u < T] for x <= 0, else m = [u >= T], where T is :math:`2^{32} F(-|x|)`, rounded down to an
+    even integer. So m depends on the seed and on i and x alone: it is the same on every device, for
+    any number of threads and for any strides.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4; Salmon et
+    al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
+
+    >>> x = torch.tensor([-10.0, 0.5, 10.0])
+    >>> soi_map(x)[::2]
+    tensor([ 0., 10.])
+    >>> float(soi_map(x[1].expand(100_000)).mean()), float(gelu(x[1]))  # doctest: +ELLIPSIS
+    (0.34..., 0.345731...)
+    """
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.soi_map(input, approximate=approximate, generator=generator)
+    return _C.soi_map(input, approximate, generator)
+
+
+def bias_soi_map(
+    input: Tensor,
+    bias: Tensor,
+    approximate: str = "none",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""``soi_map(input + bias)`` in one pass; in backward, both gradients in one pass.
+
+    Args:
+        input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
+        bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
+            Under autocast it is cast to the dtype of ``input``.
+        approximate, generator: as for :func:`soi_map`.
+
+    Returns:
+        A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device or ``approximate`` is not as above.
+
+    Accuracy: as :func:`soi_map`, of the sum taken in float32 (float64 for float64), which is
+    rounded once where it is kept. The gradient of ``bias`` is summed as that of :func:`bias_gelu`.
+
+    Random numbers: as for :func:`soi_map`.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4.
+
+    >>> bias_soi_map(torch.zeros(2, 2), torch.tensor([9.0, -9.0]))
+    tensor([[9., 0.],
+            [9., 0.]])
+    """
+    if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
+        return torch.ops.gelu_kernels.fused_bias_soi_map(
+            input, bias, approximate=approximate, generator=generator
+        )
+    return _C.bias_soi_map(input, bias, approximate, generator)

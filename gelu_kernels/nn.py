@@ -134,3 +134,43 @@ class LinearGELU(nn.Linear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, approximate={self.approximate!r}"
+
+
+class SOIMap(nn.Module):
+    r"""In training the stochastic SOI map, :math:`x \, m` with
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, :class:`GELU`.
+
+    Args:
+        approximate: the distribution function F: ``"none"`` for :math:`\Phi`; ``"tanh"`` for
+            :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
+            :math:`\sigma(1.702 x)`.
+
+    Shape: any, in and out; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+        ValueError: ``approximate`` is none of the three.
+
+    Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
+    :func:`gelu_kernels.functional.soi_map`; in evaluation that of :class:`GELU`.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4.
+
+    >>> layer = SOIMap()
+    >>> layer(torch.tensor([-10.0, 10.0]))
+    tensor([ 0., 10.])
+    >>> layer.eval()(torch.tensor([-1.0, 1.0]))
+    tensor([-0.1587,  0.8413])
+    """
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training:
+            return functional.soi_map(input, self.approximate)
+        return functional.gelu(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"

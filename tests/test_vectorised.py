@@ -19,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LOOPS = ROOT / "csrc" / "cpu" / "loops.cpp"
+SOI_LOOPS = ROOT / "csrc" / "cpu" / "soi_loops.cpp"
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which("g++"), reason="needs g++ for x86-64"
@@ -54,14 +55,14 @@ def symbols(path: Path, *choice: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def compile_loops(capability: str, options: list[str], folder: Path) -> Compiled:
+def compile_loops(source: Path, capability: str, options: list[str], folder: Path) -> Compiled:
     loops, report = folder / f"{capability}.o", folder / f"{capability}.txt"
     command = ["g++", "-std=c++20", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}", *options]
     command += [f"-DGELU_KERNELS_CAPABILITY={capability}", f"-fdump-tree-vect-optimized={report}"]
-    subprocess.run([*command, "-c", LOOPS, "-o", loops], check=True)
+    subprocess.run([*command, "-c", source, "-o", loops], check=True)
     widths = defaultdict(set)
     function = ""
-    vectorised = re.compile(r"loops\.cpp:(\d+):.* optimized: loop vectorized using (\d+) byte")
+    vectorised = re.compile(rf"{source.name}:(\d+):.* optimized: loop vectorized using (\d+) byte")
     for line in report.read_text().splitlines():
         if line.startswith(";; Function "):
             function = line.replace("gelu_kernels::", "")
@@ -74,17 +75,29 @@ def compile_loops(capability: str, options: list[str], folder: Path) -> Compiled
     )
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiled]:
-    folder, options = tmp_path_factory.mktemp("loops"), compile_options()
+def compile_all(source: Path, factory: pytest.TempPathFactory) -> dict[str, Compiled]:
+    folder, options = factory.mktemp("loops"), compile_options()
     with ThreadPoolExecutor() as pool:
-        jobs = {name: pool.submit(compile_loops, name, options[name], folder) for name in options}
+        jobs = {
+            name: pool.submit(compile_loops, source, name, options[name], folder)
+            for name in options
+        }
     return {name: job.result() for name, job in jobs.items()}
 
 
-def loop_with(body: str) -> int:
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiled]:
+    return compile_all(LOOPS, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def compiled_soi(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiled]:
+    return compile_all(SOI_LOOPS, tmp_path_factory)
+
+
+def loop_with(body: str, source: Path = LOOPS) -> int:
     """The number of the line where the loop with this body begins."""
-    lines = LOOPS.read_text().splitlines()
+    lines = source.read_text().splitlines()
     (line,) = (i for i, text in enumerate(lines) if body in text)
     return max(i for i in range(line + 1) if "for (" in lines[i]) + 1
 
@@ -113,14 +126,41 @@ def test_hot_loops(compiled: dict[str, Compiled], gate: str, dtype: str, capabil
 
 
 @pytest.mark.parametrize("capability", VECTOR_BYTES)
+@pytest.mark.parametrize(
+    "body", ["flagged(m, x[i])", "flagged(m, Storage", "flagged(flags[i]", "flagged(flags[j]"]
+)
+def test_hot_loops_of_the_soi_map(
+    compiled_soi: dict[str, Compiled], body: str, capability: str
+) -> None:
+    """In every function that has the loop, be it inlined or not."""
+    if capability == "baseline" and "(m," in body:
+        pytest.skip("g++ 12 does not vectorise the comparison of random words for SSE2")
+    widths = [
+        widths
+        for (function, line), widths in compiled_soi[capability].widths.items()
+        if line == loop_with(body, SOI_LOOPS)
+    ]
+    assert widths and all(VECTOR_BYTES[capability] in w for w in widths)
+
+
+@pytest.mark.parametrize("capability", VECTOR_BYTES)
+def test_no_symbol_but_the_table_of_the_soi_map(
+    compiled_soi: dict[str, Compiled], capability: str
+) -> None:
+    assert compiled_soi[capability].defined == {f"gelu_kernels::cpu::soi_{capability}"}
+
+
+@pytest.mark.parametrize("capability", VECTOR_BYTES)
 def test_no_symbol_but_the_table(compiled: dict[str, Compiled], capability: str) -> None:
     """A weak symbol, an inline function, could be linked into another instruction set's loop."""
     assert compiled[capability].defined == {f"gelu_kernels::cpu::{capability}"}
 
 
 @pytest.mark.parametrize("capability", VECTOR_BYTES)
-def test_no_libm(compiled: dict[str, Compiled], capability: str) -> None:
+def test_no_libm(
+    compiled: dict[str, Compiled], compiled_soi: dict[str, Compiled], capability: str
+) -> None:
     allowed = {"memcpy", "memmove", "memset", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}
     if capability == "baseline":
         allowed.add("fma")
-    assert compiled[capability].undefined <= allowed
+    assert compiled[capability].undefined | compiled_soi[capability].undefined <= allowed

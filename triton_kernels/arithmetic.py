@@ -59,6 +59,12 @@ def magnitude(x, limit):
 
 
 @triton.jit
+def magnitude_or_limit(x, limit):
+    """|x|, at most `limit`; NaN becomes `limit`."""
+    return tl.minimum(tl.abs(x), limit)
+
+
+@triton.jit
 def positive_part(x):
     """x, or -0 for a negative one. What NaN gives does not matter: the rest of the gate is NaN."""
     return tl.maximum(x, negated(constant(0.0, x)))  # a literal -0.0 would become 0

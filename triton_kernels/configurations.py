@@ -19,6 +19,7 @@ VECTORS = {1: 4, 2: 2, 3: 1}
 # In a small tensor, one vector for each thread reaches more processors.
 SMALL_BYTES = 2**21
 
+SOI_BYTES = THREADS  # of the mask, for a program of the SOI map: 8 elements for each thread
 PARTIAL_COLUMNS = 32  # of a program that adds partial sums: a segment of float32 is 128 columns
 
 
@@ -66,7 +67,6 @@ class ColumnSumTiles(NamedTuple):
     columns: int  # of a tile
     columns_first: bool
     grid: tuple[int, int, int]
-    partial_grid: tuple[int, int, int]
 
 
 @lru_cache(1024)
@@ -76,5 +76,4 @@ def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
     width = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
     blocks = _ceil(rows, block_rows), _ceil(columns, width)
     columns_first, grid = _grid(*blocks)
-    partial_grid = (_ceil(columns, PARTIAL_COLUMNS), 1, 1)
-    return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid, partial_grid)
+    return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid)

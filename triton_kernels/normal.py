@@ -6,6 +6,7 @@ import triton.language as tl
 from gelu_kernels.triton_kernels.arithmetic import (
     fma,
     magnitude,
+    magnitude_or_limit,
     negated,
     polynomial,
     positive_part,
@@ -75,3 +76,14 @@ def second_derivative(x, C: tl.constexpr):
     a = magnitude(x, C.limit)
     factor = polynomial(a * a, C.density_factor) * fma(negated(a), a, 2.0)
     return scaled_gaussian(factor, a, C) * C.unscale
+
+
+@triton.jit
+def tail(x, C: tl.constexpr):
+    """Phi(-|x|)."""
+    a = magnitude_or_limit(x, C.tail_limit)
+    h = polynomial(a, C.log2_tail)
+    shifted = fma(h, a, C.tail_origin)
+    power = power_of_two(shifted)
+    f = fma(h, a, C.tail_origin - shifted)
+    return fma(power, f * polynomial(f, C.tail_exp2m1), power)

@@ -23,16 +23,16 @@ TYPES = {
 }
 
 
-def _pointer(dtype: torch.dtype, aligned: bool) -> str:
+def pointer(dtype: torch.dtype, aligned: bool) -> str:
     return f"*{TYPES[dtype]}{f':{VECTOR_BYTES}' if aligned else ''}"
 
 
-def _integer(dtype: torch.dtype, aligned: bool) -> str:
+def integer(dtype: torch.dtype, aligned: bool) -> str:
     """A count of elements, aligned if it makes whole vectors."""
     return f"i64:{VECTOR_BYTES // dtype.itemsize}" if aligned else "i64"
 
 
-def _are_aligned(tensors: Sequence[Tensor | None], counts: Sequence[int]) -> bool:
+def are_aligned(tensors: Sequence[Tensor | None], counts: Sequence[int]) -> bool:
     """All addresses, and the sizes of so many elements, are those of vectors."""
     bits = 0
     for n in counts:
@@ -44,7 +44,7 @@ def _are_aligned(tensors: Sequence[Tensor | None], counts: Sequence[int]) -> boo
     return bits % VECTOR_BYTES == 0
 
 
-def _strides(operands: Sequence[Tensor | None], columns: int) -> tuple[tuple[int, ...], ...]:
+def strides(operands: Sequence[Tensor | None], columns: int) -> tuple[tuple[int, ...], ...]:
     """Of the rows and of the columns, if the last dimension is that of the columns."""
     pairs = [(0, 1) if t is None else t.view(-1, columns).stride() for t in operands]
     return tuple(zip(*pairs, strict=True))
@@ -64,7 +64,7 @@ class MapKey(NamedTuple):
 
 
 def _specialize_map(key: MapKey) -> Specialization:
-    pointer = _pointer(key.dtype, key.aligned)
+    operand = pointer(key.dtype, key.aligned)
     precision = TYPES[key.dtype]
     biased = key.operands[-1]
     if key.order == "value" and precision == "bf16" and not biased:
@@ -72,10 +72,10 @@ def _specialize_map(key: MapKey) -> Specialization:
     if key.order == "second_derivative" and key.dtype.itemsize == 2:
         precision = "fp32"
     arguments: tuple[Type, ...] = (
-        *(pointer if given else None for given in key.operands),
+        *(operand if given else None for given in key.operands),
         "i64",
-        _integer(key.dtype, key.aligned_columns),
-        *[_integer(key.dtype, key.aligned)] * 4,
+        integer(key.dtype, key.aligned_columns),
+        *[integer(key.dtype, key.aligned)] * 4,
         *(1 if consecutive else "i64" for consecutive in key.consecutive),
     )
     return Specialization(
@@ -117,7 +117,7 @@ def _map(
         columns = operands[0].size(-1)
         rows = x.numel() // columns
         try:
-            row_strides, column_strides = _strides(operands, columns)
+            row_strides, column_strides = strides(operands, columns)
         except RuntimeError:  # they are no matrices without a copy
             packed = torch.empty_like(x, memory_format=torch.contiguous_format)
             inputs = [t if t is None else t.contiguous() for t in (ddx, dy, x)]
@@ -131,7 +131,7 @@ def _map(
         gate,
         x.dtype,
         given,
-        _are_aligned(tensors, row_strides),
+        are_aligned(tensors, row_strides),
         not alike and columns * x.itemsize % VECTOR_BYTES == 0,
         tuple([stride == 1 for stride in column_strides]),
         tiles.rows,
@@ -175,19 +175,18 @@ class SumKey(NamedTuple):
     columns_first: bool
 
 
-def _sum_type(dtype: torch.dtype) -> torch.dtype:
+def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _specialize_sum_columns(key: SumKey) -> Specialization:
-    pointer = _pointer(key.dtype, key.aligned)
     arguments: tuple[Type, ...] = (
-        *[pointer] * 4,
-        _pointer(_sum_type(key.dtype), aligned=True),
+        *[pointer(key.dtype, key.aligned)] * 4,
+        pointer(sum_type(key.dtype), aligned=True),
         "i64",
-        _integer(key.dtype, key.aligned_columns),
+        integer(key.dtype, key.aligned_columns),
         "i64",
-        *[_integer(key.dtype, key.aligned)] * 3,
+        *[integer(key.dtype, key.aligned)] * 3,
         *(1 if consecutive else "i64" for consecutive in key.consecutive),
     )
     precision = TYPES[key.dtype]
@@ -198,9 +197,15 @@ def _specialize_sum_columns(key: SumKey) -> Specialization:
 
 
 def _specialize_add_partial_sums(dtype: torch.dtype) -> Specialization:
-    pointers = _pointer(_sum_type(dtype), aligned=True), _pointer(dtype, aligned=True)
+    pointers = pointer(sum_type(dtype), aligned=True), pointer(dtype, aligned=True)
     arguments = (*pointers, "i64", "i64")
     return Specialization("column_sums.add_partial_sums", arguments, (PARTIAL_COLUMNS,))
+
+
+def add_partial_sums(op: str, partial: Tensor, dbias: Tensor) -> None:
+    grid = (-(-dbias.numel() // PARTIAL_COLUMNS), 1, 1)
+    tensors = (partial, dbias)
+    launch(op, dbias.dtype, _specialize_add_partial_sums, grid, tensors, tuple(partial.shape))
 
 
 def gate_backward_bias(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[Tensor, Tensor]:
@@ -213,17 +218,17 @@ def gate_backward_bias(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[
     columns = bias.numel()
     rows = x.numel() // columns
     try:
-        row_strides, column_strides = _strides((dx, dy, x), columns)
+        row_strides, column_strides = strides((dx, dy, x), columns)
     except RuntimeError:  # they are no matrices without a copy
         packed_dx, dbias = gate_backward_bias(dy.contiguous(), x.contiguous(), bias, gate)
         return dx.copy_(packed_dx), dbias
     tiles = column_sum_tiles(rows, columns, x.itemsize)
-    partial = torch.empty((tiles.blocks, columns), dtype=_sum_type(x.dtype), device=x.device)
+    partial = torch.empty((tiles.blocks, columns), dtype=sum_type(x.dtype), device=x.device)
     bias = bias.contiguous()
     key = SumKey(
         gate,
         x.dtype,
-        _are_aligned((dx, dy, x, bias), row_strides),
+        are_aligned((dx, dy, x, bias), row_strides),
         columns * x.itemsize % VECTOR_BYTES == 0,
         tuple([stride == 1 for stride in column_strides]),
         tiles.columns,
@@ -232,6 +237,5 @@ def gate_backward_bias(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[
     tensors = (dx, dy, x, bias, partial)
     integers = (rows, columns, tiles.block_rows, *row_strides, *column_strides)
     launch(op, key, _specialize_sum_columns, tiles.grid, tensors, integers)
-    add = _specialize_add_partial_sums
-    launch(op, x.dtype, add, tiles.partial_grid, (partial, dbias), (tiles.blocks, columns))
+    add_partial_sums(op, partial, dbias)
     return dx, dbias

@@ -8,6 +8,7 @@ from gelu_kernels.triton_kernels.arithmetic import (
     constant,
     fma,
     magnitude,
+    magnitude_or_limit,
     negated,
     polynomial,
     positive_part,
@@ -138,3 +139,9 @@ def second_derivative(x, C: tl.constexpr):
     sum = e + C.scale
     bracket = even(a, 2 * C.slope_0, 4 * C.slope_2, C) * sum - a * slope * slope * (C.scale - e)
     return quotient(e * bracket, sum * sum * fma(e, 1 / C.scale, 1.0), C)
+
+
+@triton.jit
+def tail(x, C: tl.constexpr):
+    """F(-|x|)."""
+    return half_tail(magnitude_or_limit(x, C.limit), C)

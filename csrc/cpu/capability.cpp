@@ -4,39 +4,49 @@
 #include <string>
 
 #include "csrc/cpu/loops.h"
+#include "csrc/cpu/soi_loops.h"
 
 namespace gelu_kernels::cpu {
 
 extern const Loops baseline[][4];
+extern const SoiLoops soi_baseline[][4];
 #ifdef GELU_KERNELS_X86
 extern const Loops avx2[][4];
+extern const SoiLoops soi_avx2[][4];
 extern const Loops avx512[][4];
+extern const SoiLoops soi_avx512[][4];
 #endif
 
 namespace {
 
+struct Tables {
+  const Loops (*loops)[4];
+  const SoiLoops (*soi_loops)[4];
+};
+
 struct Build {
   const char* name;
-  const Loops (*loops)[4];
+  Tables tables;
   bool supported;
-  const Loops (*small)[4] = loops;  // for less than kSmall elements
+  Tables small = tables;  // for less than kSmall elements
 };
 
 Build choose() {
 #ifdef GELU_KERNELS_X86
+  const Tables tables_256{avx2, soi_avx2}, tables_512{avx512, soi_avx512};
   const Build builds[] = {
-      {"avx512", avx512, __builtin_cpu_supports("x86-64-v4") != 0, avx2},
-      {"avx2", avx2, __builtin_cpu_supports("x86-64-v3") != 0},
-      {"default", baseline, true},
+      {"avx512", tables_512, __builtin_cpu_supports("x86-64-v4") != 0, tables_256},
+      {"avx2", tables_256, __builtin_cpu_supports("x86-64-v3") != 0},
+      {"default", {baseline, soi_baseline}, true},
   };
 #else
-  const Build builds[] = {{"default", baseline, true}};
+  const Build builds[] = {{"default", {baseline, soi_baseline}, true}};
 #endif
   const char* wanted = std::getenv("GELU_KERNELS_CPU_CAPABILITY");
   for (const Build& build : builds) {
     if (!wanted && build.supported) return build;
     if (!wanted || std::string(wanted) != build.name) continue;
-    if (build.supported) return {build.name, build.loops, true};
+    if (build.supported) return {build.name, build.tables, true};
     throw std::runtime_error(std::string("GELU_KERNELS_CPU_CAPABILITY=") + wanted +
                              ": this processor does not have it");
   }
@@ -54,11 +64,18 @@ const Build& chosen() {
 // took 56.5 us a turn, and 51.5 us with 256-bit vectors, which give the same bits.
 constexpr int64_t kSmall = 4096;
 
+const Tables& tables_for(int64_t elements) {
+  return elements < kSmall ? chosen().small : chosen().tables;
+}
+
 }  // namespace
 
 const Loops& loops(Gate gate, Dtype dtype, int64_t elements) {
-  const auto* table = elements < kSmall ? chosen().small : chosen().loops;
-  return table[static_cast<int>(gate)][static_cast<int>(dtype)];
+  return tables_for(elements).loops[static_cast<int>(gate)][static_cast<int>(dtype)];
+}
+
+const SoiLoops& soi_loops(Gate gate, Dtype dtype, int64_t elements) {
+  return tables_for(elements).soi_loops[static_cast<int>(gate)][static_cast<int>(dtype)];
 }
 
 const char* built_capabilities() {

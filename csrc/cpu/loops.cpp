@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "csrc/cpu/buffer.h"
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/pointwise.h"
 #include "csrc/gates/storage.h"
@@ -12,10 +13,6 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// Every inner loop runs over a multiple of this many elements, a whole number of vectors in any
-// dtype and instruction set, so that there is no scalar remainder: ragged ends are padded in a
-// buffer.
-constexpr int64_t kVector = 32;
 constexpr int64_t kBlock = 256;
 
 // The hot loop. n is a multiple of kVector.
@@ -31,31 +28,6 @@ void run_on(int64_t n, T* const* operands, std::index_sequence<k...>) {
 template <class Function, class Precision, class T>
 void run_on(int64_t n, T* const* operands) {
   run_on<Function, Precision>(n, operands, std::make_index_sequence<Function::inputs>());
-}
-
-constexpr int64_t round_up(int64_t n) { return (n + kVector - 1) & ~(kVector - 1); }
-
-template <class T>
-void copy(Matrix to, Matrix from, int64_t columns, int64_t rows) {
-  constexpr int64_t size = sizeof(T);
-  const bool contiguous = to.column_stride == size && from.column_stride == size;
-  for (int64_t i = 0; i < rows; ++i) {
-    char* to_row = to.data + i * to.row_stride;
-    const char* from_row = from.data + i * from.row_stride;
-    if (contiguous) {
-      memcpy(to_row, from_row, static_cast<size_t>(columns * size));
-    } else {
-      for (int64_t j = 0; j < columns; ++j) {
-        memcpy(to_row + j * to.column_stride, from_row + j * from.column_stride, sizeof(T));
-      }
-    }
-  }
-}
-
-// A buffer as a matrix of consecutive rows.
-template <class T>
-Matrix packed(T* buffer, int64_t columns) {
-  return {reinterpret_cast<char*>(buffer), sizeof(T), columns * int64_t{sizeof(T)}};
 }
 
 template <class Function, class Precision>

@@ -102,6 +102,15 @@ GELU_KERNELS_HD double magnitude(double x, double limit) {
   return at_most(__builtin_fabs(x), limit);
 }
 
+// The same, but NaN becomes `limit`.
+GELU_KERNELS_HD float magnitude_or_limit(float x, float limit) {
+#ifdef __CUDA_ARCH__
+  return fminf(__builtin_fabsf(x), limit);
+#else
+  return __builtin_fabsf(x) < limit ? __builtin_fabsf(x) : limit;
+#endif
+}
+
 // The part of a gate that is left far from zero: x, or -0 for a negative one. What NaN gives does
 // not matter: the rest of the gate is NaN.
 template <typename Real>

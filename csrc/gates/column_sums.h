@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "csrc/gates/arithmetic.h"
+
 namespace gelu_kernels {
 
 constexpr int kRowLanes = 8;
@@ -30,5 +32,10 @@ struct Matrix {
   int64_t column_stride;
   int64_t row_stride;
 };
+
+// The part of a matrix from a row and a column on.
+GELU_KERNELS_HD Matrix tile_at(const Matrix& m, int64_t row, int64_t column) {
+  return {m.data + row * m.row_stride + column * m.column_stride, m.column_stride, m.row_stride};
+}
 
 }  // namespace gelu_kernels

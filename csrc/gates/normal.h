@@ -71,6 +71,17 @@ struct Normal {
     return scaled_gaussian<Wide>(factor, a) * C::unscale;
   }
 
+  // Phi(-|x|), with an absolute error of 2^-19; less than 2^-31 for NaN. No special function unit:
+  // random masks are to be the same on every machine.
+  static GELU_KERNELS_HD float tail(float x) {
+    const float a = magnitude_or_limit(x, NormalConstants<fp32>::tail_limit);
+    const float h = normal_log2_tail(a);
+    constexpr float origin = Format<float>::round_to_integer + 127 - 1;
+    const float shifted = fma(h, a, origin);
+    const float power = power_of_two(shifted);
+    return fma(power, exp2m1_polynomial_4(fma(h, a, origin - shifted)), power);
+  }
+
   // g'' as a formula over any type that has exp and clamp of its own: over at::Tensor, it can be
   // differentiated further.
   template <class T>

@@ -1,114 +1,16 @@
-// Autograd, written as the nodes that PyTorch generates for its own operators are: the fastest
-// route (a torch::autograd::Function costs 1 us more a call), and the only one that gives
-// torch.func, forward-mode AD and compiled autograd alike.
+// Derivatives of the gates, of any order and in every mode.
 #include <ATen/Functions.h>
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/dynamo/compiled_autograd.h>
 #include <torch/library.h>
 
-#include <vector>
-
 #include "csrc/ops/gate_ops.h"
+#include "csrc/ops/node.h"
 
 namespace gelu_kernels {
 namespace {
 
-using at::Tensor;
 using torch::autograd::compute_requires_grad;
-using torch::autograd::isFwGradDefined;
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
-using OptionalTensor = std::optional<Tensor>;
-
-// A node is held by a shared_ptr in torch 2.11 and by an intrusive_ptr from 2.13 on.
-using NodePointer = decltype(torch::autograd::Edge::function);
-
-template <class Node>
-auto make_node() {
-  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {
-    // deleteNode, found by its argument's namespace, takes long chains apart without recursion.
-    return std::shared_ptr<Node>(new Node(), [](Node* node) { deleteNode(node); });
-  } else {
-    return c10::make_intrusive<Node>();
-  }
-}
-
-// A node's gradients are a pure function, Derived::gradients, of the gradient of its output, the
-// tensors it saved, which of its inputs want a gradient, and the gate. Eager backward calls it with
-// what was saved; compiled autograd puts a call of it in its graph.
-template <class Derived>
-struct GateNode : torch::autograd::TraceableFunction {
-  std::string gate;
-  c10::SmallVector<SavedVariable, 3> saved;
-
-  std::string name() const override { return Derived::kName; }
-
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (SavedVariable& variable : saved) variable.reset_data();
-  }
-
-  variable_list apply(variable_list&& grads) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return gradients(grads, unpack(), wanted(), gate);
-  }
-
-  void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
-    for (const SavedVariable& variable : saved) args.collect(variable, /*is_output=*/false);
-    args.collect(gate);
-  }
-
-  variable_list apply_with_saved(const variable_list& grads,
-                                 torch::dynamo::autograd::SwapSavedVariables& swap) override {
-    using namespace torch::dynamo::autograd;
-    const auto& compiler = getPyCompilerInterface();
-    static const std::string function = compiler->bind_function(
-        swap.get_py_compiler(), std::string("gelu_kernels_") + Derived::kName, gradients_of_ivalues,
-        {IValuePacker<variable_list>::packed_type(), IValuePacker<std::vector<bool>>::packed_type(),
-         IValuePacker<std::string>::packed_type()});
-    for (SavedVariable& variable : saved) swap.before(variable);
-    PackedArgs arguments;
-    arguments.pack(unpack());
-    arguments.pack(wanted());
-    arguments.pack(gate);
-    variable_list result = compiler->call_function(
-        swap.get_py_compiler(), "apply_functional", function, grads, arguments.vec(),
-        IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
-            get_input_metadata(next_edges())));
-    for (SavedVariable& variable : saved) swap.after(variable);
-    return result;
-  }
-
- private:
-  variable_list unpack() const {
-    variable_list tensors;
-    for (const SavedVariable& variable : saved) tensors.push_back(variable.unpack());
-    return tensors;
-  }
-
-  std::vector<bool> wanted() const {
-    std::vector<bool> result(num_outputs());
-    for (size_t i = 0; i < result.size(); ++i) result[i] = task_should_compute_output(i);
-    return result;
-  }
-
-  static variable_list gradients(const variable_list& grads, const variable_list& tensors,
-                                 const std::vector<bool>& wanted, const std::string& gate) {
-    if (!grads[0].defined()) return variable_list(wanted.size());
-    return Derived::gradients(grads[0], tensors, wanted, gate);
-  }
-
-  static variable_list gradients_of_ivalues(const variable_list& grads,
-                                            const std::vector<c10::IValue>& arguments) {
-    torch::dynamo::autograd::PackedArgs packed(arguments);
-    const auto tensors = packed.unpack<variable_list>();
-    const auto wanted = packed.unpack<std::vector<bool>>();
-    return gradients(grads, tensors, wanted, packed.unpack<std::string>());
-  }
-};
 
 // Of gate_forward(x, bias); saves x, bias.
 struct GateBackward final : GateNode<GateBackward> {
@@ -160,15 +62,6 @@ auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&...
   if (bias) add(*bias);
   node->set_next_edges(std::move(edges));
   return node;
-}
-
-// The tangent of x + bias, if x or bias has one. A missing tangent is a zero.
-OptionalTensor sum_tangent(const Tensor& x, const OptionalTensor& bias) {
-  const bool x_has = isFwGradDefined(x), bias_has = isFwGradDefined(bias);
-  if (!x_has && !bias_has) return std::nullopt;
-  if (!bias_has) return x._fw_grad(0);
-  const Tensor bias_tangent = bias->_fw_grad(0).expand_symint(x.sym_sizes());
-  return x_has ? x._fw_grad(0) + bias_tangent : bias_tangent;
 }
 
 // A dual number's own part: a tangent is computed from primals.

@@ -1,7 +1,6 @@
 // The CPU kernels of the core operators: tensors and threads for the loops of csrc/cpu.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
@@ -9,7 +8,7 @@
 #include <iterator>
 
 #include "csrc/cpu/loops.h"
-#include "csrc/gates/column_sums.h"
+#include "csrc/ops/column_sums.h"
 #include "csrc/ops/gate_ops.h"
 #include "csrc/ops/layout.h"
 
@@ -104,40 +103,14 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor
   }
   const Tensor packed_bias = bias.contiguous();
   const char* bias_data = data_of(packed_bias);
-  char* dbias_data = data_of(dbias);
   const int64_t size = static_cast<int64_t>(x.element_size());
-
-  const auto [block_rows, blocks] = RowBlocks(rows);
-  const int64_t tiles = (columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
-  const Tensor partial =
-      at::empty({blocks, columns}, x.options().dtype(size == 8 ? at::kDouble : at::kFloat));
-  char* partial_data = data_of(partial);
-  const int64_t partial_size = static_cast<int64_t>(partial.element_size());
-
-  const int64_t tile_elements = block_rows * std::min(columns, cpu::kColumnTile);
-  const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / tile_elements);
-  at::parallel_for(0, blocks * tiles, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t row = task / tiles * block_rows;
-      const int64_t column = task % tiles * cpu::kColumnTile;
-      const auto tile = [row, column](const Matrix& m) {
-        return Matrix{m.data + row * m.row_stride + column * m.column_stride, m.column_stride,
-                      m.row_stride};
-      };
-      loops.backward_column_sums(
-          tile(*dx_rows), tile(*dy_rows), tile(*x_rows), bias_data + column * size,
-          partial_data + (task / tiles * columns + column) * partial_size,
-          std::min(columns - column, cpu::kColumnTile), std::min(rows - row, block_rows));
-    }
-  });
-  at::parallel_for(0, tiles, std::max<int64_t>(1, grain / blocks), [&](int64_t begin, int64_t end) {
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t column = tile * cpu::kColumnTile;
-      loops.add_partial_sums(partial_data + column * partial_size, columns, blocks,
-                             dbias_data + column * size,
-                             std::min(columns - column, cpu::kColumnTile));
-    }
-  });
+  sum_columns(dbias, rows, loops.add_partial_sums,
+              [&](int64_t row, int64_t column, void* partial, int64_t width, int64_t height) {
+                loops.backward_column_sums(tile_at(*dx_rows, row, column),
+                                           tile_at(*dy_rows, row, column),
+                                           tile_at(*x_rows, row, column), bias_data + column * size,
+                                           partial, width, height);
+              });
   return {dx, dbias};
 }
 

@@ -42,6 +42,12 @@ Gate gate_named(const char* op, std::string_view name);
 void check_input(const char* op, const at::Tensor& x);
 void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
 
+// The name of the gate that `approximate` selects.
+std::string_view gate_for(const char* op, std::string_view approximate);
+// The bias, checked. Under autocast x comes from a matrix product in the low precision and the bias
+// is a float32 parameter: it is cast to the dtype of x.
+at::Tensor bias_for(const char* op, const at::Tensor& bias, const at::Tensor& x);
+
 // All arguments of a core operator; what has the shape of x is named. Returns the gate.
 struct LikeX {
   const char* name;

@@ -1,21 +1,15 @@
 // The operators: their schemas, the public ones in terms of the core ones, and the core ones as C++
 // functions.
 #include <ATen/autocast_mode.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <numeric>
 #include <vector>
 
+#include "csrc/ops/find_op.h"
 #include "csrc/ops/gate_ops.h"
 
 namespace gelu_kernels {
-namespace {
-
-template <class Signature>
-auto find_op(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
 
 std::string_view gate_for(const char* op, std::string_view approximate) {
 #define GELU_KERNELS_MATCH(id, Type, name) \
@@ -30,7 +24,15 @@ std::string_view gate_for(const char* op, std::string_view approximate) {
 #undef GELU_KERNELS_NAME
 }
 
-}  // namespace
+at::Tensor bias_for(const char* op, const at::Tensor& bias, const at::Tensor& x) {
+  const auto device = x.device().type();
+  const bool cast = bias.scalar_type() != x.scalar_type() && bias.is_floating_point() &&
+                    at::autocast::is_autocast_available(device) &&
+                    at::autocast::is_autocast_enabled(device);
+  at::Tensor same_dtype = cast ? bias.to(x.scalar_type()) : bias;
+  check_bias(op, same_dtype, x);
+  return same_dtype;
+}
 
 at::Tensor gate_forward(const at::Tensor& x, const std::optional<at::Tensor>& bias,
                         std::string_view gate) {
@@ -66,15 +68,8 @@ at::Tensor fused_gelu(const at::Tensor& x, std::string_view approximate) {
 at::Tensor fused_bias_gelu(const at::Tensor& x, const at::Tensor& bias,
                            std::string_view approximate) {
   check_input("fused_bias_gelu", x);
-  // Under autocast x comes from a matrix product in the low precision and the bias is a float32
-  // parameter.
-  const auto device = x.device().type();
-  const bool cast = bias.scalar_type() != x.scalar_type() && bias.is_floating_point() &&
-                    at::autocast::is_autocast_available(device) &&
-                    at::autocast::is_autocast_enabled(device);
-  const at::Tensor& same_dtype = cast ? bias.to(x.scalar_type()) : bias;
-  check_bias("fused_bias_gelu", same_dtype, x);
-  return gate_forward(x, same_dtype, gate_for("fused_bias_gelu", approximate));
+  return gate_forward(x, bias_for("fused_bias_gelu", bias, x),
+                      gate_for("fused_bias_gelu", approximate));
 }
 
 at::Tensor sum_to_bias(const at::Tensor& dx) {

@@ -1,9 +1,10 @@
-// gelu_kernels._C: the public operators by the quickest binding, what was built, and, for kernels
-// in Python, the checks of a core operator's arguments.
+// gelu_kernels._C: the public operators by the quickest binding, what was built, for kernels in
+// Python the checks of a core operator's arguments, and for tests the thresholds of the SOI map.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "csrc/ops/gate_ops.h"
+#include "csrc/ops/soi_ops.h"
 
 namespace py = pybind11;
 
@@ -19,6 +20,17 @@ void check_arguments(const std::string& op, const at::Tensor& x, const OptionalT
   gelu_kernels::check_arguments(op.c_str(), x, bias, gate, like_x);
 }
 
+void check_soi_forward(const at::Tensor& x, const OptionalTensor& bias, const at::Tensor& seed,
+                       std::string_view gate, int64_t offset, int64_t row_length,
+                       int64_t row_stride) {
+  gelu_kernels::check_soi_forward(x, bias, seed, gate, {offset, row_length, row_stride});
+}
+
+void check_soi_backward(const std::string& op, const at::Tensor& dy, const at::Tensor& mask,
+                        bool has_bias) {
+  gelu_kernels::check_soi_backward(op.c_str(), dy, mask, has_bias);
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
@@ -27,7 +39,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         Release());
   m.def("bias_gelu", &gelu_kernels::fused_bias_gelu, py::arg("input"), py::arg("bias"),
         py::arg("approximate") = "none", Release());
+  m.def("soi_map", &gelu_kernels::soi_map, py::arg("input"), py::arg("approximate") = "none",
+        py::arg("generator") = py::none(), Release());
+  m.def("bias_soi_map", &gelu_kernels::fused_bias_soi_map, py::arg("input"), py::arg("bias"),
+        py::arg("approximate") = "none", py::arg("generator") = py::none(), Release());
   m.def("check_arguments", &check_arguments, py::arg("op"), py::arg("x"), py::arg("bias"),
         py::arg("gate"), py::arg("dy") = py::none(), py::arg("ddx") = py::none());
+  m.def("soi_thresholds", &gelu_kernels::soi_thresholds, py::arg("x"), py::arg("gate"));
+  m.def("check_soi_forward", &check_soi_forward);
+  m.def("check_soi_backward", &check_soi_backward);
   m.def("build_info", [] { return py::dict(py::cast(gelu_kernels::build_info())); });
 }

@@ -20,7 +20,7 @@ import torch
 from torch.library import _scoped_library
 
 from gelu_kernels import backend
-from gelu_kernels.triton_kernels import configurations, operators
+from gelu_kernels.triton_kernels import configurations
 
 HERE = Path(__file__).parent
 
@@ -114,8 +114,8 @@ def registered(key: str) -> Iterator[None]:
     with _scoped_library("gelu_kernels", "IMPL") as library:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a kernel that takes another's place
-            for name in backend.CORE:
-                library.impl(name, getattr(operators, name), key)
+            for name, kernel in backend.TRITON.items():
+                library.impl(name, kernel, key)
         yield
 
 

@@ -7,7 +7,7 @@ from gelu_kernels.triton_kernels.coefficients import Constants, Polynomial
 NormalConstants = {
     "fp32": Constants(limit=14.75, value_pole=2.5, derivative_pole=4.0, root_hi=0.7517915368080139,
           root_lo=-1.211444988769017e-08, half_log2e=0.7213475108146667,
-          unscale=2.3283064365386963e-10, origin=12583071.0),
+          unscale=2.3283064365386963e-10, origin=12583071.0, tail_limit=6.25),
     "fp64": Constants(limit=38.8125, value_pole=2.5, derivative_pole=4.0, root_hi=0.7517915246935645,
           root_lo=-1.4956759177009883e-17, half_log2e=0.7213475204444817,
           unscale=1.262177448353619e-29, origin=6755399441056863.0),
@@ -52,6 +52,12 @@ normal_log2_derivative = {
     "fp16": Polynomial(0.0, (-0.38319507241249084, -0.5606542825698853, -0.05491579324007034,
                  0.01494111679494381, -0.003066493198275566, 0.00043635827023535967,
                  -3.76319803763181e-05, 1.4607135199184995e-06,)),
+}
+
+normal_log2_tail = {
+    "fp32": Polynomial(0.0, (-1.1511478424072266, -0.45889076590538025, -0.05328856408596039,
+                 0.00799576286226511, -0.0007218286045826972, 1.5220684872474521e-05,
+                 3.453644467299455e-06, -2.417139626231801e-07,)),
 }
 
 normal_value_factor = {

@@ -19,6 +19,7 @@ struct NormalConstants<fp32> {
   static constexpr float half_log2e = 0x1.715476p-1f;
   static constexpr float unscale = 0x1p-32f;
   static constexpr float origin = 0x1.80013ep23f;
+  static constexpr float tail_limit = 0x1.9p2f;
 };
 
 template <>
@@ -122,6 +123,12 @@ GELU_KERNELS_HD float normal_log2_cdf(fp16, float a) {
 GELU_KERNELS_HD float normal_log2_derivative(fp16, float a) {
   return horner(a, -0x1.88644ap-2f, -0x1.1f0e14p-1f, -0x1.c1dec4p-5f, 0x1.e9972cp-7f,
                 -0x1.91ee7p-9f, 0x1.c98e08p-12f, -0x1.3bae1p-15f, 0x1.881b78p-20f);
+}
+
+// (1 + log2 Phi(-a)) / a for a <= 6.25; relative error of Phi(-a) 2^-19.6 e^(a^2/8).
+GELU_KERNELS_HD float normal_log2_tail(float a) {
+  return horner(a, -0x1.26b1ap0f, -0x1.d5e776p-2f, -0x1.b48a38p-5f, 0x1.060152p-7f,
+                -0x1.7a7232p-11f, 0x1.feb8bp-17f, 0x1.cf8a52p-19f, -0x1.0389d4p-22f);
 }
 
 }  // namespace gelu_kernels

@@ -1,0 +1,83 @@
+// The operators of the SOI map: their schemas, the public ones in terms of the core ones, and the
+// core ones as C++ functions.
+#include <ATen/ops/randint.h>
+#include <torch/library.h>
+
+#include <limits>
+
+#include "csrc/ops/find_op.h"
+#include "csrc/ops/soi_ops.h"
+
+namespace gelu_kernels {
+namespace {
+
+at::Tensor draw_seed(const char* op, const at::Tensor& x,
+                     const std::optional<at::Generator>& generator) {
+  TORCH_CHECK_VALUE(!generator || generator->device() == x.device(), "gelu_kernels::", op,
+                    ": generator must be on the device of x, ", x.device(), ", got ",
+                    generator->device());
+  return at::randint(std::numeric_limits<int64_t>::max(), {}, generator,
+                     at::TensorOptions(x.device()).dtype(at::kLong));
+}
+
+}  // namespace
+
+std::tuple<at::Tensor, at::Tensor> soi_forward(const at::Tensor& x,
+                                               const std::optional<at::Tensor>& bias,
+                                               const at::Tensor& seed, std::string_view gate,
+                                               int64_t offset, int64_t row_length,
+                                               int64_t row_stride) {
+  static const auto op = find_op<decltype(soi_forward)>("gelu_kernels::soi_forward");
+  return op.call(x, bias, seed, gate, offset, row_length, row_stride);
+}
+
+at::Tensor soi_backward(const at::Tensor& dy, const at::Tensor& mask) {
+  static const auto op = find_op<decltype(soi_backward)>("gelu_kernels::soi_backward");
+  return op.call(dy, mask);
+}
+
+std::tuple<at::Tensor, at::Tensor> soi_backward_bias(const at::Tensor& dy, const at::Tensor& mask) {
+  static const auto op = find_op<decltype(soi_backward_bias)>("gelu_kernels::soi_backward_bias");
+  return op.call(dy, mask);
+}
+
+at::Tensor soi_map(const at::Tensor& x, std::string_view approximate,
+                   const std::optional<at::Generator>& generator) {
+  check_input("soi_map", x);
+  const auto gate = gate_for("soi_map", approximate);
+  const at::Tensor seed = draw_seed("soi_map", x, generator);
+  return std::get<0>(soi_forward(x, std::nullopt, seed, gate, 0, 0, 0));
+}
+
+at::Tensor fused_bias_soi_map(const at::Tensor& x, const at::Tensor& bias,
+                              std::string_view approximate,
+                              const std::optional<at::Generator>& generator) {
+  check_input("fused_bias_soi_map", x);
+  const at::Tensor same_dtype = bias_for("fused_bias_soi_map", bias, x);
+  const auto gate = gate_for("fused_bias_soi_map", approximate);
+  const at::Tensor seed = draw_seed("fused_bias_soi_map", x, generator);
+  return std::get<0>(soi_forward(x, same_dtype, seed, gate, 0, 0, 0));
+}
+
+TORCH_LIBRARY_FRAGMENT(gelu_kernels, m) {
+  m.def("soi_map(Tensor x, *, str approximate=\"none\", Generator? generator=None) -> Tensor",
+        {at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded});
+  m.def(
+      "fused_bias_soi_map(Tensor x, Tensor bias, *, str approximate=\"none\", "
+      "Generator? generator=None) -> Tensor",
+      {at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded});
+  m.def(
+      "soi_forward(Tensor x, Tensor? bias, Tensor seed, str gate, int offset=0, int row_length=0, "
+      "int row_stride=0) -> (Tensor y, Tensor mask)",
+      {at::Tag::pt2_compliant_tag});
+  m.def("soi_backward(Tensor dy, Tensor mask) -> Tensor", {at::Tag::pt2_compliant_tag});
+  m.def("soi_backward_bias(Tensor dy, Tensor mask) -> (Tensor dx, Tensor dbias)",
+        {at::Tag::pt2_compliant_tag});
+}
+
+TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) {
+  m.impl("soi_map", soi_map);
+  m.impl("fused_bias_soi_map", fused_bias_soi_map);
+}
+
+}  // namespace gelu_kernels

@@ -1,0 +1,94 @@
+// torch.vmap of the SOI map. The seed of the public operators is drawn inside of vmap, whose
+// `randomness` thus says whether examples share it.
+#include <ATen/Functions.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "csrc/ops/soi_ops.h"
+
+namespace gelu_kernels {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+// The tensor batched by the innermost of the vmaps that any of some tensors are batched by.
+struct Batched {
+  int64_t level = -1, size = 0;
+
+  const at::functorch::BatchedTensorImpl* of(const Tensor& t) const {
+    const auto* batched = at::functorch::maybeGetBatchedImpl(t);
+    return batched && batched->level() == level ? batched : nullptr;
+  }
+  void see(const Tensor& t) {
+    const auto* batched = at::functorch::maybeGetBatchedImpl(t);
+    if (!batched || batched->level() <= level) return;
+    level = batched->level();
+    size = batched->value().size(batched->bdim());
+  }
+  // What an example sees of it; of an empty batch, zeros.
+  Tensor example(const Tensor& t, int64_t i) const {
+    const auto* batched = of(t);
+    if (!batched) return t;
+    const Tensor& value = batched->value();
+    if (size > 0) return value.select(batched->bdim(), i);
+    c10::SymDimVector sizes(value.sym_sizes());
+    sizes.erase(sizes.begin() + batched->bdim());
+    return at::zeros_symint(sizes, value.options());
+  }
+};
+
+// One example after the other: each draws the bits that it would draw alone.
+std::tuple<Tensor, Tensor> soi_forward_vmap(const Tensor& x, const OptionalTensor& bias,
+                                            const Tensor& seed, std::string_view gate,
+                                            int64_t offset, int64_t row_length,
+                                            int64_t row_stride) {
+  Batched batch;
+  batch.see(x);
+  batch.see(seed);
+  if (bias) batch.see(*bias);
+  c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+  std::vector<Tensor> ys, masks;
+  for (int64_t i = 0; i < std::max<int64_t>(batch.size, 1); ++i) {
+    const OptionalTensor own_bias = bias ? OptionalTensor(batch.example(*bias, i)) : std::nullopt;
+    auto [y, mask] = soi_forward(batch.example(x, i), own_bias, batch.example(seed, i), gate,
+                                 offset, row_length, row_stride);
+    ys.push_back(std::move(y));
+    masks.push_back(std::move(mask));
+  }
+  const auto stacked = [&](const std::vector<Tensor>& results) {
+    return at::functorch::makeBatched(at::stack(results).narrow(0, 0, batch.size), 0, batch.level);
+  };
+  return {stacked(ys), stacked(masks)};
+}
+
+// Of operators that have batching rules of their own.
+Tensor soi_backward_vmap(const Tensor& dy, const Tensor& mask) {
+  check_soi_backward("soi_backward", dy, mask, /*has_bias=*/false);
+  const Tensor bits = at::arange(8, mask.options().dtype(at::kByte));
+  const Tensor unpacked = mask.unsqueeze(-1).bitwise_right_shift(bits).bitwise_and(1).flatten();
+  const Tensor m = unpacked.narrow_symint(0, 0, dy.sym_numel()).view_symint(dy.sym_sizes());
+  return at::where(m.to(at::kBool), dy, at::zeros({}, dy.options()));
+}
+
+std::tuple<Tensor, Tensor> soi_backward_bias_vmap(const Tensor& dy, const Tensor& mask) {
+  Tensor dx = soi_backward(dy, mask);
+  Tensor dbias = sum_to_bias(dx);
+  return {std::move(dx), std::move(dbias)};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) {
+  // Unregistered, these would fall to vmap's loop, which ignores `randomness`.
+  m.impl("soi_map", soi_map);
+  m.impl("fused_bias_soi_map", fused_bias_soi_map);
+  m.impl("soi_forward", soi_forward_vmap);
+  m.impl("soi_backward", soi_backward_vmap);
+  m.impl("soi_backward_bias", soi_backward_bias_vmap);
+}
+
+}  // namespace gelu_kernels

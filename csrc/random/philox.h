@@ -1,0 +1,53 @@
+// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel Random
+// Numbers: As Easy as 1, 2, 3" (2011): any word of the sequence at once, without a state.
+#pragma once
+
+#include "csrc/gates/arithmetic.h"
+
+namespace gelu_kernels {
+
+struct Philox {
+  static constexpr int rounds = 10;
+  static constexpr uint32_t multiplier_0 = 0xd2511f53, multiplier_2 = 0xcd9e8d57;
+  static constexpr uint32_t key_step_0 = 0x9e3779b9, key_step_1 = 0xbb67ae85;
+};
+
+struct RandomWords {
+  uint32_t word[4];
+};
+
+// The words of the counter (group, 0), each 64 bits, low half first, with the seed for the key.
+GELU_KERNELS_HD RandomWords philox(uint64_t group, uint64_t seed) {
+  uint32_t c0 = static_cast<uint32_t>(group), c1 = static_cast<uint32_t>(group >> 32);
+  uint32_t c2 = 0, c3 = 0;
+  uint32_t key_0 = static_cast<uint32_t>(seed), key_1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < Philox::rounds; ++round) {
+    const uint64_t product_0 = uint64_t{Philox::multiplier_0} * c0;
+    const uint64_t product_2 = uint64_t{Philox::multiplier_2} * c2;
+    c0 = static_cast<uint32_t>(product_2 >> 32) ^ c1 ^ key_0;
+    c2 = static_cast<uint32_t>(product_0 >> 32) ^ c3 ^ key_1;
+    c1 = static_cast<uint32_t>(product_2);
+    c3 = static_cast<uint32_t>(product_0);
+    key_0 += Philox::key_step_0;
+    key_1 += Philox::key_step_1;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// Which word an element of a tensor draws: word index % 4 of group index / 4. `index` is where the
+// element is in the whole of which the tensor may be a part, its rows of row_length elements
+// row_stride apart in it and the first at `offset`. A row_length of 0 says that the part is one
+// row.
+struct GlobalIndex {
+  int64_t offset, row_length, row_stride;
+
+  GELU_KERNELS_HD uint64_t of(int64_t element) const {
+    int64_t index = offset + element;
+    if (row_length != 0) {
+      index = offset + element / row_length * row_stride + element % row_length;
+    }
+    return static_cast<uint64_t>(index);
+  }
+};
+
+}  // namespace gelu_kernels
