@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from cases import BYTES, CASES, VECTOR_BYTES, Case
+from cases import BYTES, CASES, GATES, VECTOR_BYTES, Case
 from control_flow import Code, ControlFlow, is_wide, narrow_accesses
 from cubin import Kernel
 
@@ -79,7 +79,7 @@ def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
         if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", kernel.name):
             case = Case(operators[m[2]], m[3], m[4], bool(m[1]), "cuda")
             found.append(VectorKernel(case, kernel))
-        elif m := re.match(r"sum_columns<(\w+), (\w+), Consecutive<", kernel.name):
+        elif m := re.match(rf"sum_columns<({'|'.join(GATES)}), (\w+), Consecutive<", kernel.name):
             found.append(VectorKernel(Case("column_sums", m[1], m[2], True, "cuda"), kernel))
         elif case := in_triton.get(kernel.name):
             found.append(VectorKernel(case, kernel))

@@ -1,11 +1,11 @@
 // Backward with a bias: dx, and in the same pass the sums of its columns, in two stages, without
 // atomics, in the order of csrc/gates/column_sums.h.
 #include "csrc/cuda/divisor.h"
+#include "csrc/cuda/gradient.cuh"
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/part.h"
 #include "csrc/cuda/tuning.h"
 #include "csrc/gates/column_sums.h"
-#include "csrc/gates/pointwise.h"
 
 namespace gelu_kernels::cuda {
 namespace {
@@ -27,42 +27,36 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
 
   Real sum[Part::size] = {};
   if (left > 0) {
-    constexpr int size = sizeof(StorageOf<Precision>);
-    Real bias[Part::size];
-    Part::load(m.bias + first * size, size, left).unpack(bias);
-
     const int64_t begin = block_rows * block + warp;
-    const auto address = [&](const Matrix& matrix) {
-      return matrix.data + begin * matrix.row_stride + first * matrix.column_stride;
-    };
-    char* dx_row = address(m.dx);
-    const char *dy_row = address(m.dy), *x_row = address(m.x);
-    const int64_t dx_step = kWarps * m.dx.row_stride;
-    const int64_t dy_step = kWarps * m.dy.row_stride, x_step = kWarps * m.x.row_stride;
+    Gradient<Gate, Precision, Part> gradient(m, begin, first, left);
+    char* dx_row = tile_at(m.dx, begin, first).data;
+    const char* dy_row = tile_at(m.dy, begin, first).data;
+    const int64_t dx_step = kWarps * m.dx.row_stride, dy_step = kWarps * m.dy.row_stride;
 
     const auto add_rows = [&](auto constant) {
       constexpr int count = decltype(constant)::value;
-      Part dy[count], x[count];
+      Part dy[count];
+      typename Gradient<Gate, Precision, Part>::Row rest[count];
 #pragma unroll
       for (int i = 0; i < count; ++i) {
         dy[i] = Part::load(dy_row + i * dy_step, m.dy.column_stride, left);
-        x[i] = Part::load(x_row + i * x_step, m.x.column_stride, left);
+        rest[i] = gradient.load(i);
       }
 #pragma unroll
       for (int i = 0; i < count; ++i) {
-        Real dy_numbers[Part::size], x_numbers[Part::size], dx[Part::size];
+        Real dy_numbers[Part::size], dx[Part::size];
         dy[i].unpack(dy_numbers);
-        x[i].unpack(x_numbers);
+        rest[i].unpack();
 #pragma unroll
         for (int j = 0; j < Part::size; ++j) {
-          dx[j] = AddBias<Backward<Gate, Precision>>::apply(dy_numbers[j], x_numbers[j], bias[j]);
+          dx[j] = gradient.apply(dy_numbers[j], rest[i], j);
           sum[j] += dx[j];
         }
         Part::round(dx).store(dx_row + i * dx_step, m.dx.column_stride, left);
       }
       dx_row += count * dx_step;
       dy_row += count * dy_step;
-      x_row += count * x_step;
+      gradient.advance(count);
     };
 
     const int64_t end = min(block_rows * (block + 1), m.rows);
@@ -109,7 +103,7 @@ __global__ void __launch_bounds__(kWarp* kBlockLanes)
 
 bool are_vectors(const ColumnSums& m, int64_t size) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(m.bias);
-  for (const Matrix* matrix : {&m.dx, &m.dy, &m.x}) {
+  for (const Matrix* matrix : {&m.dx, &m.dy, m.mask ? &m.dy : &m.x}) {
     if (matrix->column_stride != size) return false;
     bits |= reinterpret_cast<uintptr_t>(matrix->data) | static_cast<uintptr_t>(matrix->row_stride);
   }
@@ -142,8 +136,15 @@ struct Entry {
   static constexpr BackwardColumnSums value = launch_backward_column_sums<Gate, Precision>;
 };
 
+template <class, class Precision>
+struct MaskEntry {
+  static constexpr BackwardColumnSums value = launch_backward_column_sums<Mask, Precision>;
+};
+
 }  // namespace
 
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype) { return find<Entry>(gate, dtype); }
+
+BackwardColumnSums soi_backward_column_sums(Dtype dtype) { return find<MaskEntry>(Gate{}, dtype); }
 
 }  // namespace gelu_kernels::cuda

@@ -6,6 +6,7 @@
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
+#include "csrc/random/philox.h"
 
 namespace gelu_kernels::cuda {
 
@@ -45,11 +46,13 @@ struct Map {
   Error (*strided)(Queue, const Strided&);
 };
 
-// dx = dy·g'(x + bias), and partial[block][j] = the sum of column j of the unrounded dx over a
-// block of rows, in float (double for float64).
+// dx = dy·g'(x + bias), or dy where the mask is 1, and partial[block][j] = the sum of column j of
+// the unrounded dx over a block of rows, in float (double for float64).
 struct ColumnSums {
-  Matrix dx, dy, x;
-  const char* bias;  // consecutive, like partial and dbias
+  Matrix dx, dy;
+  Matrix x;          // not for a mask
+  const char* bias;  // likewise; consecutive, like partial and dbias
+  const uint8_t* mask;
   void* partial;
   char* dbias;
   int64_t rows, columns;
@@ -61,5 +64,29 @@ Map forward(Gate gate, Dtype dtype, bool biased);          // y; x, bias
 Map backward(Gate gate, Dtype dtype, bool biased);         // dx; dy, x, bias
 Map double_backward(Gate gate, Dtype dtype, bool biased);  // dx; ddx, dy, x, bias
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
+
+// The SOI map. Elements are those of matrices in row-major order; the mask of element i is bit
+// i % 8 of byte i / 8.
+
+// y = m (x + bias) and the mask of m. Without a bias it is null.
+struct SoiForward {
+  Matrix y, x;
+  const char* bias;  // consecutive
+  uint8_t* mask;     // unused bits of the last byte become 0
+  const int64_t* seed;
+  GlobalIndex index;
+  int64_t rows, columns;
+};
+
+// dx = dy where the mask is 1, else 0.
+struct SoiBackward {
+  Matrix dx, dy;
+  const uint8_t* mask;
+  int64_t rows, columns;
+};
+
+Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForward&);
+Error (*soi_backward(Dtype dtype))(Queue, const SoiBackward&);
+BackwardColumnSums soi_backward_column_sums(Dtype dtype);
 
 }  // namespace gelu_kernels::cuda

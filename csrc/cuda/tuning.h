@@ -23,6 +23,11 @@ constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
 constexpr int kColumnSumRows = 2;
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
+// The SOI map: bytes of the mask that a thread has. It loads all of their elements before it
+// computes and makes the keys of their random words once. With more, registers run out.
+constexpr int kOctets = 2;
+constexpr int kOctetBlocksPerProcessor = 4;
+
 // In a small tensor, one row for each warp reaches more processors.
 constexpr int64_t kSmallBytes = int64_t{1} << 21;
 

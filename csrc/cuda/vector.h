@@ -61,6 +61,22 @@ struct Vector {
     return v;
   }
 
+  // +0 in place of what is not kept.
+  __device__ __forceinline__ Vector select(const bool (&kept)[size]) const {
+    Vector v;
+    if constexpr (is_half<Precision>) {
+      v.words = {select(words.x, kept[0], kept[1]), select(words.y, kept[2], kept[3]),
+                 select(words.z, kept[4], kept[5]), select(words.w, kept[6], kept[7])};
+    } else {
+      T elements[size];
+      memcpy(elements, &words, sizeof elements);
+#pragma unroll
+      for (int j = 0; j < size; ++j) elements[j] = kept[j] ? elements[j] : 0;
+      memcpy(&v.words, elements, sizeof elements);
+    }
+    return v;
+  }
+
   // Rounds the values of a gate for x: in 16 bits to nearest, ties towards +infinity (see Storage).
   // The sign of every value, of a zero as well, is that of x.
   template <bool kMayTie>
@@ -80,6 +96,11 @@ struct Vector {
   }
 
  private:
+  static __device__ __forceinline__ uint32_t select(uint32_t pair, bool low, bool high) {
+    if (!low) pair &= 0xffff0000;
+    if (!high) pair &= 0x0000ffff;
+    return pair;
+  }
   static __device__ __forceinline__ uint32_t sign_of(uint32_t x, uint32_t magnitude) {
 #ifdef __CUDA_ARCH__
     uint32_t word;  // the compiler makes two instructions of the formula below

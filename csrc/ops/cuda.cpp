@@ -14,14 +14,15 @@
 #include "csrc/ops/layout.h"
 
 namespace gelu_kernels {
-namespace {
-
-using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 void check_launch(const char* op, cuda::Error error) {
   TORCH_CHECK(!error, "gelu_kernels::", op, ": CUDA could not start the kernel: ", error);
 }
+
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
 
 bool is_aligned(const char* data, int64_t stride) {
   return (reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(stride)) %
@@ -195,6 +196,7 @@ void register_cuda_kernels(torch::Library& library) {
   library.impl("gate_backward", gate_backward_cuda);
   library.impl("gate_backward_bias", gate_backward_bias_cuda);
   library.impl("gate_double_backward", gate_double_backward_cuda);
+  register_soi_cuda_kernels(library);
 }
 
 }  // namespace gelu_kernels

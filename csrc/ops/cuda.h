@@ -9,8 +9,12 @@
 namespace gelu_kernels {
 
 void register_cuda_kernels(torch::Library& library);
+void register_soi_cuda_kernels(torch::Library& library);  // those of the SOI map, among the above
 
 // Where the caller wants the work done on x.
 cuda::Queue queue_of(const at::Tensor& x);
+
+// Throws if there is an error.
+void check_launch(const char* op, cuda::Error error);
 
 }  // namespace gelu_kernels

@@ -16,18 +16,31 @@ struct RandomWords {
   uint32_t word[4];
 };
 
+// a b, of which the high half comes first.
+struct Product {
+  uint32_t high, low;
+};
+GELU_KERNELS_HD Product product(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+  return {__umulhi(a, b), a * b};
+#else
+  const uint64_t both = uint64_t{a} * b;
+  return {static_cast<uint32_t>(both >> 32), static_cast<uint32_t>(both)};
+#endif
+}
+
 // The words of the counter (group, 0), each 64 bits, low half first, with the seed for the key.
 GELU_KERNELS_HD RandomWords philox(uint64_t group, uint64_t seed) {
   uint32_t c0 = static_cast<uint32_t>(group), c1 = static_cast<uint32_t>(group >> 32);
   uint32_t c2 = 0, c3 = 0;
   uint32_t key_0 = static_cast<uint32_t>(seed), key_1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < Philox::rounds; ++round) {
-    const uint64_t product_0 = uint64_t{Philox::multiplier_0} * c0;
-    const uint64_t product_2 = uint64_t{Philox::multiplier_2} * c2;
-    c0 = static_cast<uint32_t>(product_2 >> 32) ^ c1 ^ key_0;
-    c2 = static_cast<uint32_t>(product_0 >> 32) ^ c3 ^ key_1;
-    c1 = static_cast<uint32_t>(product_2);
-    c3 = static_cast<uint32_t>(product_0);
+    const Product product_0 = product(Philox::multiplier_0, c0);
+    const Product product_2 = product(Philox::multiplier_2, c2);
+    c0 = product_2.high ^ c1 ^ key_0;
+    c2 = product_0.high ^ c3 ^ key_1;
+    c1 = product_2.low;
+    c3 = product_0.low;
     key_0 += Philox::key_step_0;
     key_1 += Philox::key_step_1;
   }

@@ -42,7 +42,8 @@ def _sources(build: Path) -> list[Path]:
         if not wrapper.exists() or wrapper.read_text() != text:
             wrapper.write_text(text)
         wrappers.append(wrapper)
-    operators = [ROOT / "csrc" / "ops" / name for name in ("check.cpp", "cuda.cpp")]
+    names = ["check.cpp", "cuda.cpp", "soi_check.cpp", "soi_cuda.cpp"]
+    operators = [ROOT / "csrc" / "ops" / name for name in names]
     return [*sorted(HERE.glob("*.cpp")), *operators, *wrappers]
 
 

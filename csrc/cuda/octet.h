@@ -1,0 +1,86 @@
+// The SOI map's share of a thread: eight elements in row-major order, for which a mask has one
+// byte. Octets that are whole and lie in vectors are worked on as such, others element by element.
+#pragma once
+
+#include <limits>
+
+#include "csrc/cuda/divisor.h"
+#include "csrc/cuda/vector.h"
+#include "csrc/gates/column_sums.h"
+
+namespace gelu_kernels::cuda {
+
+constexpr int kOctet = 8;
+
+template <class Precision>
+struct Octet {
+  using V = Vector<Precision>;
+  using T = typename V::T;
+  static constexpr int count = kOctet / V::size;
+
+  V vectors[count];
+
+  static __device__ __forceinline__ Octet load(const char* from) {
+    Octet octet;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      octet.vectors[i] = V::load(reinterpret_cast<const T*>(from) + i * V::size);
+    }
+    return octet;
+  }
+  __device__ __forceinline__ void store(char* to) const {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      vectors[i].store(reinterpret_cast<T*>(to) + i * V::size);
+    }
+  }
+};
+
+// Where elements are, from one to the next: in rows of a length that the divisor says.
+struct Cursor {
+  int64_t row, column;
+
+  __device__ __forceinline__ Cursor(int64_t element, const WideDivisor& columns)
+      : row(columns.divide(element)), column(element - row * columns.divisor) {}
+  __device__ __forceinline__ void advance(const WideDivisor& columns) {
+    if (++column < static_cast<int64_t>(columns.divisor)) return;
+    column = 0;
+    ++row;
+  }
+};
+
+// A matrix's elements, eight by eight.
+struct Octets {
+  int64_t elements;
+  WideDivisor columns;
+  int64_t in_vectors;     // octets; none, or those that are whole
+  Divisor row_in_octets;  // if they are in vectors
+
+  __device__ __forceinline__ int64_t count() const { return (elements + kOctet - 1) / kOctet; }
+
+  // The first element of an octet that is in a vector.
+  template <class T>
+  __device__ __forceinline__ char* at(const Matrix& m, uint32_t octet) const {
+    const uint32_t row = row_in_octets.divide(octet);
+    const uint32_t column = octet - row * row_in_octets.divisor;
+    return m.data + row * m.row_stride + column * static_cast<int64_t>(kOctet * sizeof(T));
+  }
+};
+
+inline bool has_vectors(const Matrix& m, int64_t size) {
+  const auto bits = reinterpret_cast<uintptr_t>(m.data) | static_cast<uintptr_t>(m.row_stride);
+  return m.column_stride == size && bits % kVectorBytes == 0;
+}
+
+// `vectors` if both the matrices and whatever else is read have them.
+inline Octets octets_of(int64_t rows, int64_t columns, bool vectors) {
+  const int64_t elements = rows * columns, whole = elements / kOctet;
+  Octets octets = {elements, WideDivisor(static_cast<uint64_t>(columns)), 0, Divisor(1)};
+  const bool rows_are_whole = rows == 1 || columns % kOctet == 0;
+  if (!vectors || !rows_are_whole || whole > std::numeric_limits<int32_t>::max()) return octets;
+  octets.in_vectors = whole;
+  octets.row_in_octets = Divisor(static_cast<uint32_t>((columns + kOctet - 1) / kOctet));
+  return octets;
+}
+
+}  // namespace gelu_kernels::cuda
