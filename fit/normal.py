@@ -199,27 +199,27 @@ HALF = [
 ]
 
 
-TAIL_LIMIT = 6.25  # beyond it Phi(-a) 2^31, of which a random threshold takes the integer, is 0
+TAIL_LIMIT = 6.25  # beyond it 2^32 Phi(-a) is less than 1
+TAIL_ROOT = 16
 TAIL_DEGREE = 8
 
 
 def tail_polynomial() -> Polynomial:
-    """h of Phi(-a) = 2^(-1 + a h(a)), for a probability.
+    """A root of 2^32 Phi(-a), for a probability: it is so even that few powers give it.
 
     What counts is the absolute error for small a and the relative one up to 4 or so; the weight
     gives way where the tail is too thin for either.
     """
     a = minimax.exact(minimax.chebyshev_points(0, TAIL_LIMIT, 300))
-    goal = np.array([mpmath.log(upper_tail(x), 2) for x in a])
-    weight = minimax.exact(np.exp(a.astype(float) ** 2 / 8))
+    goal = np.array([(2**32 * upper_tail(x)) ** (mpf(1) / TAIL_ROOT) for x in a])
+    weight = goal * minimax.exact(np.exp(a.astype(float) ** 2 / 8))
     basis = minimax.powers(a, range(TAIL_DEGREE + 1))
-    c, slack = minimax.fit(basis, goal, goal, weight, minimax.to_float32, {0: -1.0})
-    error = minimax.power_of_two(-slack * float(mpmath.log(2)))
+    c, slack = minimax.fit(basis, goal, goal, weight, minimax.to_float32)
     comment = (
-        f"(1 + log2 Phi(-a)) / a for a <= {TAIL_LIMIT}; relative error of Phi(-a) "
-        f"{error} e^(a^2/8)."
+        f"(2^32 Phi(-a))^(1/{TAIL_ROOT}) for a <= {TAIL_LIMIT}; relative error of Phi(-a) "
+        f"{minimax.power_of_two(-TAIL_ROOT * slack)} e^(a^2/8)."
     )
-    return Polynomial("normal_log2_tail", "a", c[1:], comment)
+    return Polynomial("normal_tail_root", "a", c, comment)
 
 
 def value_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:

@@ -90,6 +90,9 @@ def constants(name: str, real: Real) -> dict[str, float]:
         "w1_lo": w1 - w1_hi,
         **{f"h{k}": x for k, x in enumerate(scaled_h)},
     }
+    if real is FLOAT:
+        tail_limit = mpmath.findroot(lambda a: v(a) * LOG2E - 32, 8)
+        values["tail_limit"] = mpmath.ceil(64 * tail_limit) / 64
     return {name: float(real.rounding(value)) for name, value in values.items()}
 
 

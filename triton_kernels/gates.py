@@ -16,12 +16,12 @@ Table = dict[str, Constants]
 class Gate(NamedTuple):
     """Functions of x and of the constants for a precision: ``fp64``, ``fp32``, ``fp16``, ``bf16``,
     ``fast_bf16`` for the value of a bfloat16 by the special function unit, and ``random`` for the
-    tail."""
+    mask of the SOI map."""
 
     value: KernelInterface
     derivative: KernelInterface
     second_derivative: KernelInterface
-    tail: KernelInterface  # F(-|x|), for ``random``
+    in_tail: KernelInterface  # whether u < 2^32 F(-|x|) - 1, for ``random``
     constants: Table
     may_tie: bool  # see ``storage``
 
@@ -53,9 +53,7 @@ def _normal_constants() -> Table:
     log2_scale = bf16.origin - 1.5 * 2**23 - 127
     random = Constants(
         tail_limit=wide["fp32"].tail_limit,
-        tail_origin=1.5 * 2.0**23 + 127 - 1,
-        log2_tail=normal_numbers.normal_log2_tail["fp32"],
-        tail_exp2m1=powers.exp2m1_polynomial_4["fp32"],
+        tail_root=normal_numbers.normal_tail_root["fp32"],
     )
     fast_bf16 = Constants(**vars(bf16), log2_scale=log2_scale)
     return {**wide, **half, "fast_bf16": fast_bf16, "random": random}
@@ -78,7 +76,14 @@ def _sigmoid_constants(numbers: Table) -> Table:
     half = vars(numbers["fp16"])
     exp2 = Polynomial(0, tuple(half[f"exp2_{k}"] for k in range(6)))
     for_half = Constants(**vars(wide["fp32"]), half=Constants(**half, exp2=exp2))
-    return {**wide, **dict.fromkeys(("fp16", "bf16", "fast_bf16", "random"), for_half)}
+    random = Constants(
+        half=Constants(**half),
+        k3_hi=wide["fp32"].k3_hi,
+        tail_limit=wide["fp32"].tail_limit,
+        origin=1.5 * 2.0**23,
+        exp2=powers.exp2_polynomial_4["fp32"],
+    )
+    return {**wide, **dict.fromkeys(("fp16", "bf16", "fast_bf16"), for_half), "random": random}
 
 
 def _sigmoid(numbers: Table) -> Gate:
@@ -86,7 +91,7 @@ def _sigmoid(numbers: Table) -> Gate:
         sigmoid.value,
         sigmoid.derivative,
         sigmoid.second_derivative,
-        sigmoid.tail,
+        sigmoid.in_tail,
         _sigmoid_constants(numbers),
         may_tie=True,
     )
@@ -97,7 +102,7 @@ GATES = {
         normal.value,
         normal.derivative,
         normal.second_derivative,
-        normal.tail,
+        normal.in_tail,
         _normal_constants(),
         may_tie=False,
     ),

@@ -79,11 +79,10 @@ def second_derivative(x, C: tl.constexpr):
 
 
 @triton.jit
-def tail(x, C: tl.constexpr):
-    """Phi(-|x|)."""
-    a = magnitude_or_limit(x, C.tail_limit)
-    h = polynomial(a, C.log2_tail)
-    shifted = fma(h, a, C.tail_origin)
-    power = power_of_two(shifted)
-    f = fma(h, a, C.tail_origin - shifted)
-    return fma(power, f * polynomial(f, C.tail_exp2m1), power)
+def in_tail(x, u, C: tl.constexpr):
+    """Whether u < 2^32 Phi(-|x|) - 1."""
+    root = polynomial(magnitude_or_limit(x, C.tail_limit), C.tail_root)
+    power_2 = root * root
+    power_4 = power_2 * power_2
+    power_8 = power_4 * power_4
+    return u < fma(power_8, power_8, -1.0)

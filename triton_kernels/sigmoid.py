@@ -142,6 +142,9 @@ def second_derivative(x, C: tl.constexpr):
 
 
 @triton.jit
-def tail(x, C: tl.constexpr):
-    """F(-|x|)."""
-    return half_tail(magnitude_or_limit(x, C.limit), C)
+def in_tail(x, u, C: tl.constexpr):
+    """Whether u < (2^32 + 1) F(-|x|) - 1."""
+    a = magnitude_or_limit(x, C.tail_limit)
+    shifted, fraction = exponent(a, even(a, C.half.k1, C.half.k3, C), C)
+    inverse = scale_by_power_of_two(polynomial(fraction, C.exp2), shifted)
+    return fma(u, inverse, inverse) < 2.0**32 - u

@@ -12,11 +12,10 @@ from gelu_kernels.triton_kernels.storage import widened
 
 
 @triton.jit
-def bernoulli(x, random, F: tl.constexpr, C: tl.constexpr):
+def bernoulli(x, random, IN_TAIL: tl.constexpr, C: tl.constexpr):
     """m for 32 random bits; csrc/random/bernoulli.h has the reasons."""
-    threshold = (F(x, C) * 2.0**31).to(tl.int32) << 1
-    below = random.to(tl.uint32, bitcast=True) < threshold.to(tl.uint32, bitcast=True)
-    return below != (x > 0) | (x != x)
+    u = random.to(tl.uint32, bitcast=True).to(tl.float32)
+    return IN_TAIL(x, u, C) != (x > 0) | (x != x)
 
 
 @triton.jit
@@ -35,13 +34,13 @@ def words_of_elements(seed, index):
 
 
 @triton.jit
-def map_tile(y, mask, x, bias, random, inside, byte_inside, F: tl.constexpr, C: tl.constexpr):
+def map_tile(y, mask, x, bias, random, inside, byte_inside, IN_TAIL: tl.constexpr, C: tl.constexpr):
     """The pointers are a tile's; `inside` says which of its elements there are, None that all."""
     given = tl.load(x, inside)
     total = widened(given)
     if bias is not None:
         total += widened(tl.load(bias, inside))
-    m = bernoulli(total.to(tl.float32), random, F, C)
+    m = bernoulli(total.to(tl.float32), random, IN_TAIL, C)
     if inside is not None:
         m = m & inside
     tl.store(y, tl.where(m, total, 0.0).to(given.dtype), inside)
@@ -61,7 +60,7 @@ def soi_forward(
     offset,
     row_length,
     row_stride,
-    F: tl.constexpr,
+    IN_TAIL: tl.constexpr,
     C: tl.constexpr,
     BYTES: tl.constexpr,
     GROUPED: tl.constexpr,
@@ -86,9 +85,9 @@ def soi_forward(
         random = words_of_elements(key, index)
     ys, xs, masks = y + first + place, x + first + place, mask + byte
     if first + BYTES * 8 <= elements:
-        map_tile(ys, masks, xs, biases, random, None, None, F, C)
+        map_tile(ys, masks, xs, biases, random, None, None, IN_TAIL, C)
     else:
-        map_tile(ys, masks, xs, biases, random, element < elements, byte * 8 < elements, F, C)
+        map_tile(ys, masks, xs, biases, random, element < elements, byte * 8 < elements, IN_TAIL, C)
 
 
 @triton.jit

@@ -33,7 +33,7 @@ def _specialize_forward(key: ForwardKey) -> Specialization:
         *["i64"] * 5,
     )
     compiled_in = SOI_BYTES, key.grouped, key.rows
-    return Specialization("soi.soi_forward", arguments, compiled_in, key.gate, "tail", "random")
+    return Specialization("soi.soi_forward", arguments, compiled_in, key.gate, "in_tail", "random")
 
 
 def _specialize_backward(key: tuple[torch.dtype, bool]) -> Specialization:

@@ -200,14 +200,21 @@ void backward_column_sums(Matrix dx, Matrix dy, const uint8_t* mask, int64_t fir
 }
 
 template <class Gate>
-void thresholds(uint32_t* thresholds, const float* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) thresholds[i] = threshold<Gate>(x[i]);
+void count_in_tail(uint32_t* counts, const float* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t count = 0;
+    for (uint32_t bit = uint32_t{1} << 31; bit != 0; bit >>= 1) {
+      const uint32_t more = count | bit;
+      if (Gate::in_tail(x[i], static_cast<float>(more - 1))) count = more;
+    }
+    counts[i] = count;
+  }
 }
 
 template <class Gate, class Precision>
 constexpr SoiLoops loops_of() {
   return {forward<Gate, Precision>, backward<StorageOf<Precision>>, backward_column_sums<Precision>,
-          thresholds<Gate>};
+          count_in_tail<Gate>};
 }
 
 }  // namespace

@@ -36,14 +36,14 @@ using SoiBackwardColumnSums = void (*)(Matrix dx, Matrix dy, const uint8_t* mask
                                        int64_t row_bits, void* partial, int64_t columns,
                                        int64_t rows);
 
-// What the random bits of an element are compared with (see csrc/random/bernoulli.h).
-using SoiThresholds = void (*)(uint32_t* thresholds, const float* x, int64_t n);
+// For how many of the 2^32 random words, which are the least, bernoulli() finds -|x| in the tail.
+using CountInTail = void (*)(uint32_t* counts, const float* x, int64_t n);
 
 struct SoiLoops {
   SoiForward forward;
   SoiBackward backward;
   SoiBackwardColumnSums backward_column_sums;
-  SoiThresholds thresholds;
+  CountInTail count_in_tail;
 };
 
 const SoiLoops& soi_loops(Gate gate, Dtype dtype, int64_t elements);

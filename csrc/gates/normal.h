@@ -71,15 +71,14 @@ struct Normal {
     return scaled_gaussian<Wide>(factor, a) * C::unscale;
   }
 
-  // Phi(-|x|), with an absolute error of 2^-19; less than 2^-31 for NaN. No special function unit:
-  // random masks are to be the same on every machine.
-  static GELU_KERNELS_HD float tail(float x) {
+  // Whether u < 2^32 Phi(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
+  // absolute error of less than 2e-6. No special function unit: random masks are to be the same on
+  // every machine.
+  static GELU_KERNELS_HD bool in_tail(float x, float u) {
     const float a = magnitude_or_limit(x, NormalConstants<fp32>::tail_limit);
-    const float h = normal_log2_tail(a);
-    constexpr float origin = Format<float>::round_to_integer + 127 - 1;
-    const float shifted = fma(h, a, origin);
-    const float power = power_of_two(shifted);
-    return fma(power, exp2m1_polynomial_4(fma(h, a, origin - shifted)), power);
+    const float root = normal_tail_root(a);
+    const float power_2 = root * root, power_4 = power_2 * power_2, power_8 = power_4 * power_4;
+    return u < fma(power_8, power_8, -1.0f);
   }
 
   // g'' as a formula over any type that has exp and clamp of its own: over at::Tensor, it can be

@@ -62,9 +62,14 @@ struct SigmoidGate {
     return quotient(e * bracket, sum * sum * fma(e, 1 / C::scale, Real(1)));
   }
 
-  // F(-|x|), with a relative error of 2^-20 for |x| < 4; less than 2^-31 for NaN.
-  static GELU_KERNELS_HD float tail(float x) {
-    return half_tail(magnitude_or_limit(x, Constants<float>::limit));
+  // Whether u < (2^32 + 1) F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
+  // absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
+  static GELU_KERNELS_HD bool in_tail(float x, float u) {
+    using C = Constants<fp16>;
+    const float a = magnitude_or_limit(x, Constants<float>::tail_limit);
+    const Exponent<float> n = exponent(a, even(a, C::k1, C::k3), 0.0f);
+    const float inverse = scale_by_power_of_two(exp2_polynomial_4(n.fraction), n.shifted);
+    return fma(u, inverse, inverse) < 0x1p32f - u;
   }
 
   // g'' as a formula over any type that has sigmoid and clamp of its own: over at::Tensor, it can
@@ -94,8 +99,9 @@ struct SigmoidGate {
 
   // u = x y.
   template <class Real>
-  static GELU_KERNELS_HD Exponent<Real> exponent(Real x, Real y) {
-    constexpr Real origin = Format<Real>::round_to_integer + Constants<Real>::log2_scale;
+  static GELU_KERNELS_HD Exponent<Real> exponent(Real x, Real y,
+                                                 Real log2_scale = Constants<Real>::log2_scale) {
+    const Real origin = Format<Real>::round_to_integer + log2_scale;
     const Real shifted = fma(x, y, origin);
     return {shifted, fma(x, y, origin - shifted)};
   }

@@ -117,8 +117,8 @@ Tensor soi_thresholds(const Tensor& x, std::string_view gate) {
   const Tensor packed = x.to(at::kFloat).contiguous();
   const Tensor result = at::empty(x.sizes(), x.options().dtype(at::kInt));
   const auto& loops = cpu::soi_loops(gate_named("soi_thresholds", gate), Dtype::float32, x.numel());
-  loops.thresholds(reinterpret_cast<uint32_t*>(data_of(result)), packed.const_data_ptr<float>(),
-                   x.numel());
+  loops.count_in_tail(reinterpret_cast<uint32_t*>(data_of(result)), packed.const_data_ptr<float>(),
+                      x.numel());
   return result.to(at::kLong).bitwise_and(0xffffffffll);
 }
 

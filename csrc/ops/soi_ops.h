@@ -29,7 +29,8 @@ C10_EXPORT at::Tensor fused_bias_soi_map(const at::Tensor& x, const at::Tensor& 
                                          std::string_view approximate,
                                          const std::optional<at::Generator>& generator);
 
-// For tests: 2^32 F(-|x|) as the masks have it, in int64, for a float32 tensor on the CPU.
+// For tests: of the 2^32 random words, how many have -|x| in the tail of F, in int64, for a float32
+// tensor on the CPU. They are the least.
 C10_EXPORT at::Tensor soi_thresholds(const at::Tensor& x, std::string_view gate);
 
 // The length of a mask.

@@ -125,10 +125,10 @@ GELU_KERNELS_HD float normal_log2_derivative(fp16, float a) {
                 -0x1.91ee7p-9f, 0x1.c98e08p-12f, -0x1.3bae1p-15f, 0x1.881b78p-20f);
 }
 
-// (1 + log2 Phi(-a)) / a for a <= 6.25; relative error of Phi(-a) 2^-19.6 e^(a^2/8).
-GELU_KERNELS_HD float normal_log2_tail(float a) {
-  return horner(a, -0x1.26b1ap0f, -0x1.d5e776p-2f, -0x1.b48a38p-5f, 0x1.060152p-7f,
-                -0x1.7a7232p-11f, 0x1.feb8bp-17f, 0x1.cf8a52p-19f, -0x1.0389d4p-22f);
+// (2^32 Phi(-a))^(1/16) for a <= 6.25; relative error of Phi(-a) 2^-19.8 e^(a^2/8).
+GELU_KERNELS_HD float normal_tail_root(float a) {
+  return horner(a, 0x1.ea4afcp1f, -0x1.87373ep-3f, -0x1.2463cap-4f, -0x1.4f0c78p-8f, 0x1.3b11cap-9f,
+                -0x1.0669d6p-15f, -0x1.0e35dcp-15f, 0x1.a4c32ep-19f, -0x1.9f7c22p-24f);
 }
 
 }  // namespace gelu_kernels

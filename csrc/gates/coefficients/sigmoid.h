@@ -36,6 +36,7 @@ struct NormalTanhConstants<float> {
   static constexpr float h0 = 0x1.c099ecp40f;
   static constexpr float h1 = -0x1.ba8a3p38f;
   static constexpr float h2 = 0x1.8814fap37f;
+  static constexpr float tail_limit = 0x1.6cp2f;
 };
 
 template <>
@@ -103,6 +104,7 @@ struct Logistic1702Constants<float> {
   static constexpr float h0 = 0x1.7d1db4p42f;
   static constexpr float h1 = 0x0p0f;
   static constexpr float h2 = 0x0p0f;
+  static constexpr float tail_limit = 0x1.a18p3f;
 };
 
 template <>
