@@ -5,11 +5,13 @@ and most turns pass without an interruption.
 """
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from statistics import median
 
 import torch
 from torch.utils.benchmark import Timer
 
+from bench import soi
 from bench.cases import Case, overhead, throughput
 
 TURNS = 101
@@ -42,7 +44,7 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread\n")
     with torch.backends.mkldnn.flags(enabled=False):
         table("16 floats, us", "us", overhead())
-    table("2^18 elements, ns/element", "ns/element", throughput())
+    table("2^18 elements, ns/element", "ns/element", chain(throughput(), soi.throughput()))
 
 
 if __name__ == "__main__":

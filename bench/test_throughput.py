@@ -2,11 +2,14 @@
 
 import pytest
 
+from bench import soi
 from bench.cases import Case, throughput
 
 
 @pytest.mark.parametrize("side", ["ours", "torch"])
-@pytest.mark.parametrize("case", list(throughput()), ids=lambda case: " ".join(case.title.split()))
+@pytest.mark.parametrize(
+    "case", [*throughput(), *soi.throughput()], ids=lambda case: " ".join(case.title.split())
+)
 def test_throughput(benchmark, case: Case, side: str) -> None:
     benchmark.group = case.title
     benchmark.name = side

@@ -1,11 +1,14 @@
 """Trains the classifier of the GELU paper's section 3.1 on real handwritten digits.
 
 Eight hidden layers, 128 wide, of unit-norm weight rows; Adam; batches of 128; 50 epochs. The data
-are the 1797 digits, 8 by 8 pixels, that scikit-learn ships. The network is trained three times,
+are the 1797 digits, 8 by 8 pixels, that scikit-learn ships. The network is trained four times,
 side by side, from the same weights on the same batches, with
     torch.nn.GELU,
-    gelu_kernels.nn.GELU, the module of ``torch.ops.gelu_kernels.fused_gelu``, and
-    gelu_kernels.nn.LinearGELU, that of ``torch.ops.gelu_kernels.fused_bias_gelu``.
+    gelu_kernels.nn.GELU, the module of ``torch.ops.gelu_kernels.fused_gelu``,
+    gelu_kernels.nn.LinearGELU, that of ``torch.ops.gelu_kernels.fused_bias_gelu``, and
+    gelu_kernels.nn.SOIMap, that of ``torch.ops.gelu_kernels.soi_map``: while training nothing else
+        than the choice of the neurons that it drops is nonlinear (section 2; the paper: 2.00 % of
+        errors on MNIST, against 2.10 % with ReLU and dropout).
 """
 
 import argparse
@@ -32,6 +35,7 @@ HIDDEN: dict[str, Callable[[int, int], nn.Module]] = {
     "torch.nn.GELU": lambda i, o: nn.Sequential(nn.Linear(i, o), nn.GELU()),
     "gelu_kernels.nn.GELU": lambda i, o: nn.Sequential(nn.Linear(i, o), gelu_kernels.nn.GELU()),
     "gelu_kernels.nn.LinearGELU": gelu_kernels.nn.LinearGELU,
+    "gelu_kernels.nn.SOIMap": lambda i, o: nn.Sequential(nn.Linear(i, o), gelu_kernels.nn.SOIMap()),
 }
 
 
@@ -47,6 +51,7 @@ class Run:
 
     def step(self, x: Tensor, y: Tensor) -> float:
         start = perf_counter()
+        self.network.train()
         loss = cross_entropy(self.network(x), y)
         self.optimizer.zero_grad()
         loss.backward()
@@ -57,7 +62,7 @@ class Run:
 
     @torch.no_grad()
     def accuracy(self, x: Tensor, y: Tensor) -> float:
-        return (self.network(x).argmax(1) == y).float().mean().item()
+        return (self.network.eval()(x).argmax(1) == y).float().mean().item()
 
 
 def build(hidden: Callable[[int, int], nn.Module], seed: int, device: torch.device) -> Run:
@@ -104,11 +109,12 @@ def train(runs: dict[str, Run], epochs: int, seed: int, device: torch.device) ->
 def plot(runs: dict[str, Run], path: Path) -> None:
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     left, right = figure.subplots(ncols=2)
-    # Until training magnifies the rounding the curves coincide: two are drawn upon a broad band.
+    # Until training magnifies the rounding GELU's curves coincide: two are drawn upon a broad band.
     styles = [
         {"color": "#c9d3e0", "linewidth": 7, "solid_capstyle": "round"},
         {"color": "#1f5fa8", "linewidth": 1.8},
         {"color": "#e07b1f", "linewidth": 1.8, "linestyle": (0, (3, 3))},
+        {"color": "#2f8f5b", "linewidth": 1.8},
     ]
     for (name, run), style in zip(runs.items(), styles, strict=True):
         epochs = range(1, len(run.losses) + 1)

@@ -97,14 +97,13 @@ def soi_map(
         ValueError: ``approximate`` is none of the three; ``generator`` is on another device.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
-    -4 < x < 0; it is 0 for x below about -6.12 (the normal F), where F is under 5e-10. What is kept
-    is kept exactly, infinity too; what is dropped is 0, -inf always; NaN is kept.
+    -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). What is kept is
+    kept exactly, infinity too; what is dropped is 0, -inf always; NaN is kept.
 
-    Random numbers: a call draws one 63-bit seed from the generator. Element i, in row-major order,
-    gets u, word i mod 4 of Philox4x32-10 for the counter i div 4 and the seed as the key, and
-    m = [u < T] for x <= 0, else m = [u >= T], where T is :math:`2^{32} F(-|x|)`, rounded down to an
-    even integer. So m depends on the seed and on i and x alone: it is the same on every device, for
-    any number of threads and for any strides.
+    Random numbers: a call draws one 63-bit seed from the generator. An element's m depends on the
+    seed, on its place in row-major order and on its value alone: it is the same on every device,
+    for any number of threads and for any strides. docs/soi.md says how. ``torch.compile`` draws the
+    seeds that eager calls draw; it breaks the graph where ``generator`` is given.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4; Salmon et
     al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).

@@ -6,7 +6,7 @@ import bits
 import pytest
 import torch
 from conftest import kernels_for
-from oracle import FORMATS
+from oracle import FORMATS, every_16_bit_input
 from torch import Tensor
 
 from gelu_kernels import functional
@@ -63,6 +63,31 @@ def assert_same_bits(ours: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> 
 def test_the_bits_are_those_of_the_cpu(gate: str, dtype: torch.dtype) -> None:
     different = bits.differing_from_cpu(gate, dtype, "cuda")
     assert not any(different.values()), different
+
+
+def soi_map(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[Tensor, ...]:
+    seed = x.new_full((), 5, dtype=torch.int64)
+    y, mask = ops.soi_forward(x, None, seed, gate)
+    biased_y, biased_mask = ops.soi_forward(x, bias, seed, gate)
+    gradients = ops.soi_backward(dy, mask), *ops.soi_backward_bias(dy, biased_mask)
+    return y, mask, biased_y, biased_mask, *gradients
+
+
+@pytest.mark.parametrize("columns", [520, 1031])
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_the_soi_map_has_the_bits_of_the_cpu(gate: str, dtype: torch.dtype, columns: int) -> None:
+    inputs = tensors(5000, columns, dtype=dtype)
+    results = soi_map(*inputs, gate)
+    expected = soi_map(*(t.cpu() for t in inputs), gate)
+    assert_same_bits(tuple(t.cpu() for t in results), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_the_soi_map_of_every_input(gate: str, dtype: torch.dtype) -> None:
+    x = every_16_bit_input(dtype)
+    seed = torch.tensor(3)
+    y, mask = ops.soi_forward(x.cuda(), None, seed.cuda(), gate)
+    assert_same_bits((y.cpu(), mask.cpu()), ops.soi_forward(x, None, seed, gate))
 
 
 @pytest.fixture
@@ -148,6 +173,20 @@ def test_graphs(call: Call) -> None:
         expected = call(*inputs)
         graph.replay()
         assert_same_bits(results, expected)
+
+
+def test_each_replay_draws_a_mask() -> None:
+    """That which an eager call draws from the same state of the generator."""
+    _, x, _ = tensors()
+    graph, (y,) = captured(lambda x: (functional.soi_map(x),), (x,))
+    torch.cuda.manual_seed(7)
+    masks = []
+    for _ in range(2):
+        graph.replay()
+        masks.append(y != 0)
+    assert not torch.equal(*masks)
+    torch.cuda.manual_seed(7)
+    assert all(torch.equal(functional.soi_map(x) != 0, mask) for mask in masks)
 
 
 def test_compiled_into_graphs() -> None:

@@ -378,11 +378,47 @@ def test_compile(backend, dynamic):
         for f in (step, compiled):
             leaves = [t.clone().requires_grad_() for t in (x, bias)]
             torch.manual_seed(4)
-            with torch._inductor.config.patch(fallback_random=True):
-                y = f(*leaves)
+            y = f(*leaves)
             y.sum().backward()
             results.append([y.detach(), *(t.grad for t in leaves)])
         torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec")
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_export(decomposed, biased):
+    """The program draws a seed in each call, the one that an eager call draws."""
+
+    class Layer(torch.nn.Module):
+        def forward(self, *inputs: Tensor) -> Tensor:
+            return functional.bias_soi_map(*inputs) if biased else functional.soi_map(*inputs)
+
+    leaves = [t.detach() for t in inputs(biased)]
+    rows = torch.export.Dim("rows", min=2)
+    shapes = ({0: rows}, *[None] * (len(leaves) - 1))
+    program = torch.export.export(Layer(), tuple(leaves), dynamic_shapes=(shapes,), strict=True)
+    if decomposed:
+        program = program.run_decompositions()
+        assert ops.soi_forward.default in {node.target for node in program.graph.nodes}
+    x = torch.randn(100, *leaves[0].shape[1:], dtype=leaves[0].dtype)
+    results = []
+    for f in (Layer(), program.module()):
+        torch.manual_seed(3)
+        results.append([f(x, *leaves[1:]) for _ in range(2)])
+    for eager, exported in zip(*results, strict=True):
+        assert same(eager, exported)
+    assert not torch.equal(*results[1])
+
+
+def test_deterministic_algorithms(biased, device):
+    """In this mode torch fills new tensors with NaN: what is not written is seen too."""
+    x, *bias = (t.detach().float().to(device) for t in inputs(biased))
+    torch.use_deterministic_algorithms(True)
+    try:
+        y = forward(x, *bias)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert same(y, forward(x, *bias)) and not y.isnan().any()
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")

@@ -47,6 +47,20 @@ def test_known_answers(counter, key, expected):
     assert soi_oracle.philox(np.array([counter], dtype=np.uint64), key).tolist() == [expected]
 
 
+@pytest.mark.parametrize("element", range(4))
+def test_known_answers_of_the_kernels(element, device):
+    """Random123's for counter 0 and key 0. Elements that all have one place in the whole compare
+    one word with the thresholds of many x, which tell 17 bits of the word that they reach."""
+    x = torch.linspace(-1, 0, 2**16)
+    _, mask = ops.soi_forward(x.to(device), None, seed_of(0, device), "normal", element, 1, 0)
+    m = soi_oracle.unpack(mask, len(x)).astype(bool)
+    thresholds = _C.soi_thresholds(x, "normal").numpy()
+    word = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8][element]
+    assert np.array_equal(m, word < thresholds)
+    if word < 2**31:
+        assert thresholds[m].min() - thresholds[~m].max() < 2**15
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_scheme(seed, gate, device):
     x = torch.randn(3, 333, device=device) * 2

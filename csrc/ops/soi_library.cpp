@@ -1,5 +1,6 @@
 // The operators of the SOI map: their schemas, the public ones in terms of the core ones, and the
 // core ones as C++ functions.
+#include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 #include <torch/library.h>
 
@@ -16,8 +17,16 @@ at::Tensor draw_seed(const char* op, const at::Tensor& x,
   TORCH_CHECK_VALUE(!generator || generator->device() == x.device(), "gelu_kernels::", op,
                     ": generator must be on the device of x, ", x.device(), ", got ",
                     generator->device());
-  return at::randint(std::numeric_limits<int64_t>::max(), {}, generator,
-                     at::TensorOptions(x.device()).dtype(at::kLong));
+  constexpr int64_t end = std::numeric_limits<int64_t>::max();
+  const auto options = at::TensorOptions(x.device()).dtype(at::kLong);
+  // Both draw the same number. torch.compile gives randint() a generator of its own; vmap cannot
+  // make a number for each example of random_().
+  constexpr c10::DispatchKeySet functorch(
+      {c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchVmapMode});
+  if (c10::impl::tls_local_dispatch_key_set().included_.has_any(functorch)) {
+    return at::randint(end, {}, generator, options);
+  }
+  return at::empty({}, options).random_(end, generator);
 }
 
 }  // namespace
