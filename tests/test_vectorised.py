@@ -133,8 +133,6 @@ def test_hot_loops_of_the_soi_map(
     compiled_soi: dict[str, Compiled], body: str, capability: str
 ) -> None:
     """In every function that has the loop, be it inlined or not."""
-    if capability == "baseline" and "(m," in body:
-        pytest.skip("g++ 12 does not vectorise the comparison of random words for SSE2")
     widths = [
         widths
         for (function, line), widths in compiled_soi[capability].widths.items()
