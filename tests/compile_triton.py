@@ -19,8 +19,13 @@ from cubin import run
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
-from gelu_kernels.triton_kernels import launch, operators
-from gelu_kernels.triton_kernels.configurations import column_sum_tiles, map_tiles
+from gelu_kernels.triton_kernels import launch, operators, soi_operators
+from gelu_kernels.triton_kernels.configurations import (
+    OCTETS,
+    column_sum_tiles,
+    map_tiles,
+    soi_tiles,
+)
 
 GATES = {"Normal": "normal", "NormalTanh": "normal_tanh", "Logistic1702": "logistic_1702"}
 ORDERS = {"forward": "value", "backward": "derivative", "double_backward": "second_derivative"}
@@ -29,7 +34,7 @@ DTYPES = {name: dtype for dtype, name in operators.TYPES.items()}
 
 def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
     """For a large tensor, and with a bias for a large matrix."""
-    gate, dtype = GATES[case.gate], DTYPES[case.dtype]
+    gate, dtype = GATES.get(case.gate), DTYPES[case.dtype]
     rows, columns = (4096, 4096) if case.biased else (1, 2**24)
     all_consecutive = (True,) * 4
     if case.op == "column_sums":
@@ -37,6 +42,19 @@ def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
         layout = all_consecutive[1:], tiles.columns, tiles.columns_first
         key = operators.SumKey(gate, dtype, aligned, aligned, *layout)
         return operators._specialize_sum_columns(key)
+    if case.op == "soi_column_sums":
+        tiles = column_sum_tiles(rows, columns, dtype.itemsize)
+        layout = all_consecutive[2:], tiles.columns, tiles.columns_first
+        return soi_operators._specialize_sum(soi_operators.SumKey(dtype, aligned, *layout, True))
+    if case.op == "soi_backward":
+        octets = soi_tiles(rows, columns, dtype.itemsize).columns // 8
+        return soi_operators._specialize_backward((dtype, aligned, octets))
+    if case.op == "soi_forward":
+        tiles = soi_tiles(rows, columns, dtype.itemsize)
+        layout = aligned, *tiles[:3], OCTETS, False, True, False
+        return soi_operators._specialize_forward(
+            soi_operators.ForwardKey(gate, dtype, case.biased, *layout)
+        )
     inputs = INPUTS[case.op]
     tiles = map_tiles(rows, columns, dtype.itemsize, inputs)
     key = operators.MapKey(
@@ -56,7 +74,7 @@ def specializations(architecture: str) -> dict[str, launch.Specialization]:
     """By the names that a test reports; for AMD's GPUs, some of them."""
     dtypes, ops = list(BYTES), list(INPUTS)
     if not is_nvidia(architecture):
-        dtypes, ops = ["fp32", "bf16"], ["forward", "backward", "column_sums"]
+        dtypes, ops = ["fp32", "bf16"], [op for op in INPUTS if op != "double_backward"]
     kernels = {
         case.name: specialize(case)
         for case in CASES

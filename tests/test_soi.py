@@ -90,13 +90,16 @@ def test_empty(shape, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if not name.startswith("conjugate")])
-def test_layouts(layout, dtype, device):
+def test_layouts(layout, dtype, device, request):
     """Elements are numbered in row-major order, whatever the strides."""
 
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, device=device, dtype=torch.float64).to(dtype)
 
     x, dy = LAYOUTS[layout](random), LAYOUTS[layout](random)
+    interpreted = request.node.callspec.params["device"] == "triton_interpreter"
+    if interpreted and x.numel() >= 1000 * x.size(-1):
+        pytest.skip("needs a GPU: Triton's interpreter takes a minute for so many rows")
     for bias in (None, random(2 * x.size(-1) + 1)[1::2]):
         y, mask = ops.soi_forward(x, bias, torch.tensor(SEED, device=device), "normal")
         assert y.stride() == torch.empty_like(x).stride()
@@ -174,8 +177,8 @@ def test_instruction_sets_give_the_same_bits(monkeypatch):
 
 
 def inputs(biased: bool, device: str = "cpu", dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    x = torch.linspace(-2, 2.1, 33, dtype=dtype, device=device).view(3, 11)
-    bias = torch.linspace(-0.1, 0.2, 11, dtype=dtype, device=device)
+    x = torch.linspace(-2, 2.1, 15, dtype=dtype, device=device).view(3, 5)
+    bias = torch.linspace(-0.1, 0.2, 5, dtype=dtype, device=device)
     return [t.requires_grad_() for t in ([x, bias] if biased else [x])]
 
 
@@ -263,7 +266,7 @@ def test_one_tangent_alone(dual, device):
     with forward_ad.dual_level():
         tensors[dual] = forward_ad.make_dual(tensors[dual], tangent)
         ours = forward_ad.unpack_dual(forward(*tensors)).tangent
-    assert same(ours, soi_oracle.select(m, tangent.expand(3, 11)))
+    assert same(ours, soi_oracle.select(m, tangent.expand(m.shape)))
 
 
 @pytest.mark.parametrize("wanted", [0, 1], ids=["x", "bias"])

@@ -1,9 +1,11 @@
 """The Triton kernels give the bits of the CPU's, for every operator and in any layout."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import oracle
 import pytest
+import test_soi_cuda_on_cpu as soi
 import torch
 import triton_interpreter
 from test_cuda_on_cpu import (
@@ -16,6 +18,8 @@ from test_cuda_on_cpu import (
     special_values,
 )
 from torch import Tensor
+
+from gelu_kernels.triton_kernels import configurations
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU"),
@@ -55,3 +59,68 @@ def test_layouts(layout: str, dtype: torch.dtype) -> None:
     check("normal", x, dy, ddx)
     check("normal_tanh", x, dy, ddx, random((2 * x.size(-1),), dtype)[::2])
     check("normal", x, dy, ddx, random((x.size(-1),), dtype))
+
+
+# The SOI map
+
+
+def check_soi(
+    gate: str,
+    x: Tensor,
+    bias: Tensor | None = None,
+    index: tuple[int, ...] = (),
+    dy: Tensor | None = None,
+    seed: int = soi.SEED,
+) -> None:
+    """y, the mask, dx, and the gradient of a bias."""
+    arguments = gate, x, random(x.shape, x.dtype) if dy is None else dy, bias, index, seed
+    expected = soi.results(*arguments)
+    with triton_interpreter.enabled():
+        actual = soi.results(*arguments)
+    assert torch.equal(actual.pop("mask"), expected.pop("mask"))
+    assert_same(actual, expected)
+
+
+@pytest.fixture(params=["small", "large"])
+def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Those of large tensors have several octets for a thread."""
+    if request.param == "large":
+        monkeypatch.setattr(configurations, "SMALL_BYTES", 0)
+    configurations.soi_tiles.cache_clear()
+    yield
+    configurations.soi_tiles.cache_clear()
+
+
+@pytest.mark.parametrize("seed", [soi.SEED, -1])
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_soi_of_every_input_of_16_bits(gate: str, dtype: torch.dtype, seed: int) -> None:
+    x = oracle.every_16_bit_input(dtype)
+    check_soi(gate, x, seed=seed)
+    check_soi(gate, x.view(64, 1024), random((1024,), dtype), seed=seed)
+
+
+@every_dtype
+def test_soi_of_special_values(gate: str, dtype: torch.dtype, tiles: None) -> None:
+    values = special_values(dtype)
+    x, dy = torch.meshgrid(values, values.repeat(8), indexing="ij")
+    check_soi(gate, x, dy=dy)
+    check_soi(gate, x.contiguous(), values.repeat(8), dy=dy)
+    check_soi(gate, x[:, :33].contiguous(), values.repeat(2)[:33], dy=dy[:, :33])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_soi_of_layouts(layout: str, dtype: torch.dtype) -> None:
+    x, dy = (t[:20] for t in LAYOUTS[layout](lambda *shape: random(shape, dtype)))
+    check_soi("normal", x, dy=dy)
+    check_soi("normal", x, random((2 * x.size(-1),), dtype)[::2], dy=dy)
+    check_soi("normal", x, random((x.size(-1) + 1,), dtype)[1:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("index", soi.INDICES, ids=str)
+def test_soi_of_global_indices(index: tuple[int, ...], dtype: torch.dtype, tiles: None) -> None:
+    x = random((5, 1000), dtype)
+    check_soi("normal", x, None, index)
+    check_soi("normal", x, random((1000,), dtype), index)
+    check_soi("normal", random((5, 1001), dtype)[:, :999], random((999,), dtype), index)

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ class VectorKernel:
     def path(self) -> Code:
         """What is issued from the entry to the exit, or once round the loop."""
         flow = ControlFlow(self.kernel.instructions)
-        return flow.vector_loop() if self.case.op == "column_sums" else flow.vector_path()
+        return flow.vector_loop() if "column_sums" in self.case.op else flow.vector_path()
 
     @property
     def loads(self) -> int:
@@ -32,7 +33,13 @@ class VectorKernel:
 
     @property
     def narrow_accesses(self) -> int:
-        return len(narrow_accesses(self.path))
+        """But for the seed of a mask, and a byte of the mask for each vector at the most."""
+        opcodes = (instruction.opcode for instruction in narrow_accesses(self.path))
+        accesses = Counter(opcode.replace(".S8", ".U8") for opcode in opcodes)
+        needed = {"soi_forward": {"LDG.E.64": 1, "STG.E.U8": self.stores}}
+        if self.case.op.startswith("soi_"):
+            accesses -= Counter(needed.get(self.case.op, {"LDG.E.U8": self.stores}))
+        return accesses.total()
 
     @property
     def slots(self) -> float:
@@ -81,6 +88,13 @@ def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
             found.append(VectorKernel(case, kernel))
         elif m := re.match(rf"sum_columns<({'|'.join(GATES)}), (\w+), Consecutive<", kernel.name):
             found.append(VectorKernel(Case("column_sums", m[1], m[2], True, "cuda"), kernel))
+        elif m := re.match(r"draw_vectors<(\w+), (\w+), (\w+)>", kernel.name):
+            case = Case("soi_forward", m[1], m[2], m[3] == "true", "cuda")
+            found.append(VectorKernel(case, kernel))
+        elif m := re.match(r"select_vectors<(\w+)>", kernel.name):
+            found.append(VectorKernel(Case("soi_backward", "", m[1], False, "cuda"), kernel))
+        elif m := re.match(r"sum_columns<Mask, (\w+), Consecutive<", kernel.name):
+            found.append(VectorKernel(Case("soi_column_sums", "", m[1], True, "cuda"), kernel))
         elif case := in_triton.get(kernel.name):
             found.append(VectorKernel(case, kernel))
     return found

@@ -16,10 +16,11 @@ SEGMENT_BYTES = 32 * VECTOR_BYTES  # one access of a warp
 # latency of 0.7 us asks for 16 kB in flight on each of an H100's 132 processors.
 VECTORS = {1: 4, 2: 2, 3: 1}
 
-# In a small tensor, one vector for each thread reaches more processors.
+OCTETS = 2  # of a thread of the SOI map: with more, registers run out
+
+# In a small tensor, one vector or octet for each thread reaches more processors.
 SMALL_BYTES = 2**21
 
-SOI_BYTES = THREADS  # of the mask, for a program of the SOI map: 8 elements for each thread
 PARTIAL_COLUMNS = 32  # of a program that adds partial sums: a segment of float32 is 128 columns
 
 
@@ -49,7 +50,17 @@ def _grid(row_blocks: int, column_blocks: int) -> tuple[bool, tuple[int, int, in
 @lru_cache(1024)
 def map_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
     vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else VECTORS[inputs]
-    elements = THREADS * vectors * VECTOR_BYTES // itemsize
+    return _tiles(rows, columns, itemsize, THREADS * vectors * VECTOR_BYTES // itemsize)
+
+
+@lru_cache(1024)
+def soi_tiles(rows: int, columns: int, itemsize: int) -> Tiles:
+    """Of whole octets, if the rows are."""
+    octets = 1 if rows * columns * itemsize <= SMALL_BYTES else OCTETS
+    return _tiles(rows, columns, itemsize, THREADS * octets * 8)
+
+
+def _tiles(rows: int, columns: int, itemsize: int, elements: int) -> Tiles:
     if rows == 1:
         width = elements
     else:

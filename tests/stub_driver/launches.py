@@ -189,6 +189,99 @@ def test_empty(shape, driver):
     assert driver.launches == []
 
 
+# The SOI map
+
+
+def check_soi(driver: State, x: Tensor, bias: Tensor | None, *index: int) -> None:
+    """What all its operators start: each kernel has the operands, and a program for each tile."""
+    seed = torch.tensor(1)
+    y, mask = ops.soi_forward(x, bias, seed, "normal", *index)
+    dx = ops.soi_backward(y, mask)
+    dx_and_sums, dbias = ops.soi_backward_bias(y, mask)
+    forward, backward, sums, add = driver.launches
+    check_soi_forward(forward, {"y": y, "mask": mask, "x": x, "bias": bias, "seed": seed}, *index)
+
+    check_launch(backward)
+    v = backward.values
+    assert [v[name] for name in ("dx", "dy", "mask")] == [t.data_ptr() for t in (dx, y, mask)]
+    assert v["elements"] == x.numel()
+    assert backward.grid == (-(-x.numel() // (8 * v["OCTETS"])), 1, 1)
+
+    check_elements(sums, dx=dx_and_sums, dy=y)
+    check_sums(sums, add, dbias)
+    assert sums.values["mask"] == mask.data_ptr()
+    assert sums.values["OCTETS"] == (x.size(-1) % 8 == 0)
+    assert {call.stream for call in driver.launches} == {driver.stream}
+    driver.launches.clear()
+
+
+def check_soi_forward(
+    call: Launch,
+    tensors: dict[str, Tensor | None],
+    offset: int = 0,
+    row_length: int = 0,
+    row_stride: int = 0,
+) -> None:
+    check_launch(call)
+    v = call.values
+    for name, t in tensors.items():
+        assert v[name] == (t if t is None else t.data_ptr()), name
+    rows, columns = v["rows"], v["columns"]
+    assert rows * columns == tensors["x"].numel()
+    assert (rows == 1 and v["row_step"] == 0) or (columns % 8 == 0 and v["row_step"] == columns)
+    if tensors["bias"] is not None:
+        assert tensors["bias"].numel() == (v["repeat"] if v["REPEATED"] else columns)
+    assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
+    tiles = [-(-rows // v["ROWS"]), -(-columns // v["COLUMNS"])]
+    assert call.grid == (*(reversed(tiles) if v["COLUMNS_FIRST"] else tiles), 1)
+    assert (v["offset"], v["row_length"], v["row_stride"]) == (offset, row_length, row_stride)
+    assert v["GROUPED"] == (offset % 4 == 0 and row_length == 0)
+    assert v["IN_ROWS"] == (row_length > 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_soi_dtypes(dtype, driver):
+    x = torch.empty(24, 40, dtype=dtype)
+    check_soi(driver, x, None)
+    check_soi(driver, x, torch.empty(40, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (300, 33), (3, 5000), (1, 5001), (512, 1600), (5, 204_801)], ids=str
+)
+def test_soi_shapes(shape, driver):
+    x = torch.empty(shape)
+    check_soi(driver, x, None)
+    check_soi(driver, x, torch.empty(shape[-1]))
+
+
+@pytest.mark.parametrize("index", [(4,), (5,), (2**40 + 8,), (0, 20, 100), (7, 3, 0)], ids=str)
+def test_soi_global_indices(index, driver):
+    check_soi(driver, torch.empty(24, 40), None, *index)
+    check_soi(driver, torch.empty(24, 40), torch.empty(40), *index)
+
+
+def test_soi_alignment(driver):
+    memory = torch.empty(24 * 40 + 1)
+    for x, expected in ((memory[:-1].view(24, 40), 16), (memory[1:].view(24, 40), None)):
+        ops.soi_forward(x, None, torch.tensor(1), "normal")
+        assert driver.launches.pop().divisors.get("x") == expected
+
+
+def test_soi_streams(driver):
+    for driver.stream in (7, 2**40 + 8, 0):
+        check_soi(driver, torch.empty(24, 40), None)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0)], ids=str)
+def test_soi_of_nothing(shape, driver):
+    x = torch.empty(shape)
+    y, mask = ops.soi_forward(x, torch.empty(shape[-1]), torch.tensor(1), "normal")
+    ops.soi_backward(y, mask)
+    ops.soi_backward_bias(y, mask)
+    assert driver.launches == []
+
+
 # Their memory is never touched.
 
 
@@ -294,3 +387,12 @@ def test_a_failed_launch_is_an_exception(driver):
         forward(x)
     forward(x)
     assert len(driver.launches) == 2
+
+
+def test_soi_of_more_than_two_to_the_31_elements(driver):
+    x = torch.empty(2**31 + 64, dtype=torch.bfloat16)
+    y, mask = ops.soi_forward(x, None, torch.tensor(1), "normal")
+    ops.soi_backward(y, mask)
+    forward, backward = driver.launches
+    assert forward.values["columns"] == backward.values["elements"] == 2**31 + 64
+    assert forward.grid == backward.grid == (2**19 + 1, 1, 1)

@@ -127,7 +127,11 @@ TILES = {"THREADS": 4096, "SEGMENT_BYTES": 8192}
 def enabled() -> Iterator[None]:
     """On a CPU, by the interpreter."""
     _correct_interpreter()
-    plans = configurations.map_tiles, configurations.column_sum_tiles
+    plans = (
+        configurations.map_tiles,
+        configurations.column_sum_tiles,
+        configurations.soi_tiles,
+    )
     with registered("CPU"), mock.patch.multiple(configurations, **TILES):
         for plan in plans:
             plan.cache_clear()

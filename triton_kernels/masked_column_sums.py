@@ -1,0 +1,78 @@
+"""The gradient of the SOI map with a bias: dx, what the mask selects of dy, and in the same pass
+the sums of its columns."""
+
+import triton
+import triton.language as tl
+
+from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
+from gelu_kernels.triton_kernels.map import tile
+from gelu_kernels.triton_kernels.storage import widened
+
+
+@triton.jit
+def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS: tl.constexpr):
+    """Of a tile; OCTETS says that rows are whole octets, which share a byte."""
+    lane = tl.arange(0, ROW_LANES)[:, None].to(tl.int64)
+    if OCTETS:
+        octet = tl.arange(0, COLUMNS // 8)[None, :]
+        there = mask + (row * columns + column >> 3) + (lane * columns >> 3) + octet
+        bits = tl.load(there, inside & (column + octet * 8 < columns), other=0).to(tl.int32)
+        bits = bits[:, :, None] >> tl.arange(0, 8)[None, None, :]
+        return tl.reshape(bits, (ROW_LANES, COLUMNS)) & 1 != 0
+    else:
+        place = column + tl.arange(0, COLUMNS)[None, :]
+        element = (row + lane) * columns + place
+        bits = tl.load(mask + (element >> 3), inside & (place < columns), other=0).to(tl.int32)
+        return (bits >> (element & 7).to(tl.int32)) & 1 != 0
+
+
+@triton.jit
+def select_rows(dx, dy, m, inside):
+    """Stores dx; what is outside of the matrix is to add a zero."""
+    result = tl.where(m, dy, 0.0)
+    tl.store(dx, result, inside)
+    return tl.where(inside, widened(result), 0.0)
+
+
+@triton.jit
+def sum_masked_columns(
+    dx,
+    dy,
+    mask,
+    partial,
+    rows,
+    columns,
+    block_rows,
+    dx_row,
+    dy_row,
+    dx_column,
+    dy_column,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+    OCTETS: tl.constexpr,
+):
+    """As ``column_sums.sum_columns``, with the mask for the gate."""
+    block = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64)
+    first = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    column = first + tl.arange(0, COLUMNS)[None, :]
+    in_row = column < columns
+    begin = block * block_rows
+    end = tl.minimum(begin + block_rows, rows)
+    lane = tl.arange(0, ROW_LANES)[:, None]
+    sums = tl.zeros((ROW_LANES, COLUMNS), partial.dtype.element_ty)
+    for row in range(begin, end, 2 * ROW_LANES):
+        next_row = row + ROW_LANES
+        in_rows, next_in_rows = row + lane < end, next_row + lane < end
+        inside, next_inside = in_rows & in_row, next_in_rows & in_row
+        m = load_mask(mask, row, first, in_rows, columns, COLUMNS, OCTETS)
+        next_m = load_mask(mask, next_row, first, next_in_rows, columns, COLUMNS, OCTETS)
+        dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), inside)
+        next_dys = tl.load(
+            tile(dy, dy_row, dy_column, next_row, first, ROW_LANES, COLUMNS), next_inside
+        )
+        to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
+        sums += select_rows(to, dys, m, inside)
+        to = tile(dx, dx_row, dx_column, next_row, first, ROW_LANES, COLUMNS)
+        sums += select_rows(to, next_dys, next_m, next_inside)
+    total = add_in_order(tl.zeros((COLUMNS,), sums.dtype), tl.trans(sums))[None, :]
+    tl.store(partial + block * columns + column, total, in_row)
