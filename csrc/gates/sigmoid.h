@@ -62,8 +62,8 @@ struct SigmoidGate {
     return quotient(e * bracket, sum * sum * fma(e, 1 / C::scale, Real(1)));
   }
 
-  // Whether u < (2^32 + 1) F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
-  // absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
+  // Whether u < (2^32 + 1) F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has
+  // an absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
   static GELU_KERNELS_HD bool in_tail(float x, float u) {
     using C = Constants<fp16>;
     const float a = magnitude_or_limit(x, Constants<float>::tail_limit);
