@@ -50,8 +50,8 @@ class Run:
     accuracies: list[float] = field(default_factory=list)
 
     def step(self, x: Tensor, y: Tensor) -> float:
-        start = perf_counter()
         self.network.train()
+        start = perf_counter()
         loss = cross_entropy(self.network(x), y)
         self.optimizer.zero_grad()
         loss.backward()
