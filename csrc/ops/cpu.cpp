@@ -1,7 +1,5 @@
 // The CPU kernels of the core operators: tensors and threads for the loops of csrc/cpu.
-#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "csrc/ops/column_sums.h"
 #include "csrc/ops/gate_ops.h"
 #include "csrc/ops/layout.h"
+#include "csrc/ops/output.h"
 
 namespace gelu_kernels {
 namespace {
@@ -20,12 +19,6 @@ using OptionalTensor = std::optional<Tensor>;
 
 const cpu::Loops& loops_for(const Tensor& x, Gate gate) {
   return cpu::loops(gate, dtype_of(x), x.numel());
-}
-
-// at::empty_like without the dispatcher, which would take a quarter of a small call.
-Tensor uninitialized_like(const Tensor& x) {
-  if (!x.is_non_overlapping_and_dense()) return at::empty_like(x);
-  return at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type());
 }
 
 // Runs a loop over the elements of `out` and of the inputs, which broadcast to it. Tensors that lie

@@ -1,12 +1,12 @@
 // The CPU kernels of the SOI map: tensors and threads for the loops of csrc/cpu/soi_loops.h.
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include "csrc/cpu/soi_loops.h"
 #include "csrc/ops/column_sums.h"
 #include "csrc/ops/layout.h"
+#include "csrc/ops/output.h"
 #include "csrc/ops/soi_ops.h"
 
 namespace gelu_kernels {
@@ -41,7 +41,7 @@ std::tuple<Tensor, Tensor> soi_forward_cpu(const Tensor& x, const OptionalTensor
   const GlobalIndex index{offset, row_length, row_stride};
   const Gate id = check_soi_forward(x, bias, seed, gate, index);
   const int64_t n = x.numel();
-  Tensor y = at::empty_like(x);
+  Tensor y = uninitialized_like(x);
   if (n == 0) return {y, at::empty({0}, x.options().dtype(at::kByte))};
   const auto y_elements = elements_of(y), x_elements = elements_of(x);
   if (!y_elements || !x_elements) {
@@ -71,7 +71,7 @@ const cpu::SoiLoops& gradient_loops(const Tensor& dy) {
 Tensor soi_backward_cpu(const Tensor& dy, const Tensor& mask) {
   check_soi_backward("soi_backward", dy, mask, /*has_bias=*/false);
   const int64_t n = dy.numel();
-  Tensor dx = at::empty_like(dy);
+  Tensor dx = uninitialized_like(dy);
   if (n == 0) return dx;
   const auto dx_elements = elements_of(dx), dy_elements = elements_of(dy);
   if (!dx_elements || !dy_elements) return dx.copy_(soi_backward_cpu(dy.contiguous(), mask));
@@ -87,7 +87,7 @@ Tensor soi_backward_cpu(const Tensor& dy, const Tensor& mask) {
 std::tuple<Tensor, Tensor> soi_backward_bias_cpu(const Tensor& dy, const Tensor& mask) {
   check_soi_backward("soi_backward_bias", dy, mask, /*has_bias=*/true);
   const int64_t columns = dy.size(-1);
-  Tensor dx = at::empty_like(dy);
+  Tensor dx = uninitialized_like(dy);
   Tensor dbias = at::empty({columns}, dy.options());
   if (dy.numel() == 0) {
     dbias.zero_();

@@ -1,0 +1,47 @@
+"""Large results on the CPU are to lie in huge pages: Linux notes beside a mapping who asked."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from gelu_kernels import functional
+
+SMAPS = Path("/proc/self/smaps")
+LARGE = 2**24  # floats: 64 MiB
+
+pytestmark = pytest.mark.skipif(
+    not SMAPS.exists() or "VmFlags" not in SMAPS.read_text(), reason="needs Linux's smaps"
+)
+
+
+def flags_at(address: int) -> list[str]:
+    """Those of the mapping that has the address."""
+    inside = False
+    for line in SMAPS.read_text().splitlines():
+        first, *rest = line.split()
+        if first == "VmFlags:" and inside:
+            return rest
+        if not first.endswith(":"):
+            begin, end = (int(part, 16) for part in first.split("-"))
+            inside = begin <= address < end
+    raise AssertionError("the address is in no mapping")
+
+
+def asked(t: torch.Tensor) -> bool:
+    return "hg" in flags_at(t.data_ptr() + t.nbytes // 2)
+
+
+def test_large_results() -> None:
+    x = torch.zeros(LARGE // 1024, 1024, requires_grad=True)
+    bias = torch.zeros(1024, requires_grad=True)
+    assert not asked(x)
+    y = functional.gelu(x)
+    (dx,) = torch.autograd.grad(y, x, torch.zeros_like(x))
+    assert asked(y) and asked(dx)
+    y = functional.bias_gelu(x, bias)
+    dx, _ = torch.autograd.grad(y, (x, bias), torch.zeros_like(x))
+    assert asked(y) and asked(dx)
+    y = functional.soi_map(x)
+    (dx,) = torch.autograd.grad(y, x, torch.zeros_like(x))
+    assert asked(y) and asked(dx)
