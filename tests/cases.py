@@ -10,10 +10,6 @@ GATED = {"forward": 1, "backward": 2, "double_backward": 3, "column_sums": 2, "s
 INPUTS = {**GATED, "soi_backward": 1, "soi_column_sums": 1}  # but for the bias and the mask
 VECTOR_BYTES = 16
 
-# Measured bandwidth; four instructions of 32 threads in each cycle of each processor.
-H100_BYTES_PER_SECOND = 3.0e12
-H100_SLOTS_PER_SECOND = 132 * 4 * 32 * 1.7e9
-
 
 class Case(NamedTuple):
     op: str
@@ -30,11 +26,10 @@ class Case(NamedTuple):
         )
 
     @property
-    def h100_limit(self) -> float:
-        """Slots for an element while its bytes pass through memory."""
+    def moved(self) -> float:
+        """Bytes that an element passes through memory."""
         mask = 1 / 8 if self.op.startswith("soi_") else 0
-        moved = (INPUTS[self.op] + 1) * BYTES[self.dtype] + mask
-        return moved / H100_BYTES_PER_SECOND * H100_SLOTS_PER_SECOND
+        return (INPUTS[self.op] + 1) * BYTES[self.dtype] + mask
 
 
 # The gradients of a bias are those of an operator that has one.

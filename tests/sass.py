@@ -21,6 +21,10 @@ from cases import BACKENDS, CASES, Case
 from cubin import ROOT, Kernel
 from vector_kernels import VectorKernel, busiest, vector_kernels
 
+sys.path.append(str(ROOT))  # `python tests/sass.py` leaves it out
+
+from bench.machines import MACHINES  # noqa: E402
+
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
 SOURCES = sorted((ROOT / "csrc" / "cuda").glob("*.cu"))
 PEERS = ROOT / "tests" / "sass_peers.cu"
@@ -42,21 +46,25 @@ def peers(kernels: Iterable[Kernel]) -> dict[Case, VectorKernel]:
     return found
 
 
-def compile_backend(backend: str) -> dict[str, list[Kernel]]:
-    """The kernels by architecture."""
+def compile_backend(
+    backend: str, architectures: list[str] = ARCHITECTURES, sources: list[Path] = SOURCES
+) -> dict[str, list[Kernel]]:
+    """The kernels by architecture; all of Triton's."""
     if backend == "triton":
-        return {name: triton_code.nvidia_kernels(name) for name in ARCHITECTURES}
-    return compile_files(SOURCES, cubin.options())
+        return {name: triton_code.nvidia_kernels(name) for name in architectures}
+    return compile_files(sources, cubin.options(), architectures)
 
 
-def compile_files(sources: list[Path], choice: list[str]) -> dict[str, list[Kernel]]:
+def compile_files(
+    sources: list[Path], choice: list[str], architectures: list[str] = ARCHITECTURES
+) -> dict[str, list[Kernel]]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = {
             architecture: [
                 pool.submit(cubin.compile_kernels, source, architecture, choice)
                 for source in sources
             ]
-            for architecture in ARCHITECTURES
+            for architecture in architectures
         }
     return {name: [x for job in job_list for x in job.result()] for name, job_list in jobs.items()}
 
@@ -107,7 +115,7 @@ def print_table(ours: Found, theirs: Found) -> None:
         slots = [f"{ours[name][case].slots:.1f}" for name in ARCHITECTURES]
         peer = theirs.get("sm_90", {}).get(case._replace(backend="peers"))
         compared = f"{peer.slots:.1f}" if peer else ""
-        limit = "" if case.dtype == "fp64" else f"{case.h100_limit:.0f}"
+        limit = "" if case.dtype == "fp64" else f"{MACHINES['H100'].limit(case.moved):.0f}"
         loads = f"{x.loads_in_flight}/{x.loads}"
         numbers = [*slots, compared, limit, x.kernel.registers, loads, f"{x.mufu:.1f}"]
         print(line.format(*in_words(case), *numbers))

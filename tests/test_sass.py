@@ -15,14 +15,17 @@ from control_flow import ControlFlow, narrow_accesses
 from cubin import ROOT, Kernel, compile_kernels, decode, options
 from vector_kernels import VectorKernel, busiest
 
+from bench.machines import MACHINES
+
 FAULTS = ROOT / "tests" / "sass_faults.cu"
 
 REGISTERS = 65536  # of a processor
 MOST_THREADS = 2048
 BLOCK_THREADS = 256
 LEAST_THREADS = 512  # two blocks, the fewest that tuning.h asks for
-# 3.0 TB/s times a latency of 0.7 us, over 132 processors: see tuning.h.
-H100_BYTES_IN_FLIGHT = 3.0e12 * 0.7e-6 / 132
+H100 = MACHINES["H100"]
+# Its bandwidth times a latency of 0.7 us, over its processors: see tuning.h.
+H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 
 MOST_SOI_SLOTS = 38  # for a bfloat16, of which 10 are those of its random bits
 
@@ -184,12 +187,14 @@ def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], archite
 
 
 def test_memory_bound_on_h100(all_vector_kernels: dict[str, list[VectorKernel]]) -> None:
-    """But for float64: an H100 has half as many units for it, other GPUs almost none."""
-    assert not [
-        (*case, x.slots, case.h100_limit)
+    """Predicted, from the slots and the pipes that they go to. But for float64: an H100 has half as
+    many units for it, other GPUs almost none."""
+    predicted = [
+        (*case, H100.predict(case.moved, x.slots, x.instructions))
         for case, x in busiest(all_vector_kernels["sm_90"]).items()
-        if case.dtype != "fp64" and x.slots > case.h100_limit
+        if case.dtype != "fp64"
     ]
+    assert not [x for x in predicted if x[-1].bound != "memory"]
 
 
 def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, backend: str) -> None:

@@ -50,6 +50,12 @@ class VectorKernel:
         return self._per_element(sum(instruction.name == "MUFU" for instruction in self.path))
 
     @property
+    def instructions(self) -> dict[str, float]:
+        """For an element, by name."""
+        counts = Counter(instruction.name for instruction in self.path)
+        return {name: self._per_element(count) for name, count in counts.items()}
+
+    @property
     def loads_in_flight(self) -> int:
         """The most vectors that are under way at a time, none of them waited for."""
         most, under_way = 0, []

@@ -1,0 +1,127 @@
+"""NVIDIA GPUs for a static roofline: what is known of each, by whom, and what a kernel takes there.
+
+Nothing of it was measured by this project; what follows from it is a prediction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Lanes of a processor in a cycle. Four schedulers issue an instruction for 32 threads each. The
+# others are those of the table "Throughput of Native Arithmetic Instructions" in the CUDA C++
+# Programming Guide, and ptxas 13.0 spaces independent instructions accordingly: MUFU by 8 cycles,
+# the ALU's by 2, and FFMA by 1, on compute capability 8.0 by 2.
+HOPPER = {"issue": 128, "FMA": 128, "ALU": 64, "MUFU": 16, "FP64": 64}
+LANES = {"sm_80": {**HOPPER, "FMA": 64, "FP64": 32}, "sm_90": HOPPER, "sm_100": HOPPER}
+
+# The pipes, as NVIDIA describes them (forums.developer.nvidia.com/t/302018 and /108729). IMAD has
+# only half of the FMA's lanes, but no kernel has so much of it. MUFU's pipe also converts integers
+# and float64.
+PIPES = {
+    "FMA": {"FADD", "FFMA", "FMUL", "IMAD"},
+    "MUFU": {"F2F", "F2I", "I2F", "MUFU", "POPC"},
+    "FP64": {"DADD", "DFMA", "DMNMX", "DMUL", "DSETP"},
+}
+# ptxas spaces these by 2 cycles: packed float32 saves slots and no arithmetic. A B200 was measured
+# at 120 float32 lanes in a cycle (NVIDIA/cudnn-frontend#1178). HADD2 converts float16.
+AT_64_LANES = {"FADD2", "FFMA2", "FMUL2", "HADD2", "HFMA2", "HMUL2"}
+# Of memory, control and what is uniform: their own pipes are not counted, as bytes stand for them.
+ISSUE_ONLY = {"ATOMG", "BAR", "BRA", "BSSY", "BSYNC", "CALL", "EXIT", "LD", "LDC", "LDCU", "LDG"}
+ISSUE_ONLY |= {"LDS", "RED", "RET", "S2R", "S2UR", "SHFL", "ST", "STG", "STS", "WARPSYNC"}
+
+
+def pipe(name: str) -> str | None:
+    """Of an instruction. One that is not named is the ALU's: logic, shifts, integers, comparisons,
+    minima, selections, moves, and F2FP, which converts two floats to 16 bits and which ptxas spaces
+    by 2 cycles from itself and from FMNMX."""
+    if name in ISSUE_ONLY or name.startswith("U"):
+        return None
+    if name in AT_64_LANES:
+        return "FMA"
+    return next((pipe for pipe, names in PIPES.items() if name in names), "ALU")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    picoseconds: dict[str, float]  # for an element, of each resource as if the others took none
+
+    @property
+    def bound(self) -> str:
+        return max(self.picoseconds, key=self.picoseconds.__getitem__)
+
+    @property
+    def percent(self) -> float:
+        """Of a copy's speed, at the most: as if all overlapped and nothing had a latency."""
+        return 100 * (self.picoseconds["memory"] / self.picoseconds[self.bound])
+
+
+@dataclass(frozen=True)
+class Machine:
+    name: str
+    device: str  # as its driver calls it
+    architecture: str
+    processors: int
+    clock: float  # GHz, assumed while memory is busy
+    bandwidth: float  # TB/s, the vendor's
+    copied: float  # TB/s, measured: bytes read and bytes written
+    sources: tuple[str, str, str, str]  # of these four numbers
+
+    def lanes(self, name: str) -> float:
+        """In a picosecond."""
+        return LANES[self.architecture][name] * self.processors * self.clock / 1000
+
+    def limit(self, moved: float) -> float:
+        """Slots for an element while its bytes pass through memory."""
+        return moved / self.copied * self.lanes("issue")
+
+    def predict(
+        self, moved: float, slots: float, instructions: Mapping[str, float] | None = None
+    ) -> Prediction:
+        """From what an element needs: bytes, issue slots and, by name, instructions."""
+        needed = {"issue": slots}
+        for name, count in (instructions or {}).items():
+            if key := pipe(name):
+                share = LANES[self.architecture][key] / 64 if name in AT_64_LANES else 1
+                needed[key] = needed.get(key, 0) + share * count
+        times = {name: lanes / self.lanes(name) for name, lanes in needed.items()}
+        return Prediction({"memory": moved / self.copied, **times})
+
+
+_ALL = [
+    Machine(
+        *("A100", "NVIDIA A100-SXM4-80GB", "sm_80", 108, 1.41, 2.039, 1.737),
+        (
+            "A100 whitepaper",
+            "A100 whitepaper: boost",
+            "A100 80GB SXM datasheet",
+            "RRZE-HPC/gpu-benches, gpu-stream/a100_80.txt: scale",
+        ),
+    ),
+    Machine(
+        *("H100", "NVIDIA H100 80GB HBM3", "sm_90", 132, 1.7, 3.35, 3.0),
+        (
+            "H100 whitepaper",
+            "below the maximum, 1.98; tile-ai/TileOPs#1588: not even 1.83 is held at full load",
+            "H100 SXM datasheet",
+            "KernelBench timings: F.gelu of 1.6e9 float32",
+        ),
+    ),
+    Machine(
+        *("H200", "NVIDIA H200", "sm_90", 132, 1.7, 4.8, 3.93),
+        (
+            "H100 whitepaper: the same processor",
+            "as of the H100",
+            "H200 SXM datasheet",
+            "tile-ai/TileOPs#1993: copy",
+        ),
+    ),
+    Machine(
+        *("B200", "NVIDIA B200", "sm_100", 148, 1.75, 8.0, 6.7),
+        (
+            "pytorch/ao#4002: by its driver",
+            "below the maximum, 1.965; Dao-AILab/flash-attention#2488 locks 1.755",
+            "Blackwell datasheet; a later one has 7.7",
+            "NVIDIA/cccl#7391: 2^28 float32 to as many",
+        ),
+    ),
+]
+MACHINES = {machine.name: machine for machine in _ALL}

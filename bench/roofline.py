@@ -1,0 +1,174 @@
+"""``python -m bench.roofline``: how near each kernel is to the speed of a copy, predicted.
+
+It needs no GPU. What a kernel takes for an element is counted in its machine code, what a GPU has
+is in machines.py, and the resource that takes longest binds. A measurement of the same kernel,
+where there is one, stands beside the prediction.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench.machines import LANES, MACHINES, Machine, Prediction
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+sys.path.append(str(ROOT / "tests"))
+
+import sass  # noqa: E402
+from cases import BACKENDS, BYTES, CASES, GATED, GATES, INPUTS, Case  # noqa: E402
+from vector_kernels import busiest, vector_kernels  # noqa: E402
+
+# What was measured: a gate, a dtype, and a pass by its operator and whether that has a bias.
+MEASURED_GATES = {"none": "Normal", "tanh": "NormalTanh", "sigmoid": "Logistic1702"}
+MEASURED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+MEASURED = {
+    ("gelu", "forward"): ("forward", False),
+    ("gelu", "backward"): ("backward", False),
+    ("bias_gelu", "forward"): ("forward", True),
+    ("bias_gelu", "backward"): ("column_sums", True),
+    ("soi_map", "forward"): ("soi_forward", False),
+    ("soi_map", "backward"): ("soi_backward", False),
+}
+
+Needs = dict[Case, tuple[float, dict[str, float]]]  # slots, and instructions by name
+
+
+@dataclass(frozen=True)
+class Row:
+    machine: Machine
+    case: Case
+    predicted: Prediction
+    measured: float | None  # % of a copy's speed
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "machine": self.machine.name,
+            **self.case._asdict(),
+            "predicted picoseconds": self.predicted.picoseconds,
+            "predicted bound": self.predicted.bound,
+            "predicted % of roof": self.predicted.percent,
+            "measured % of roof": self.measured,
+        }
+
+
+def budgets(architecture: str) -> Needs:
+    return {case: (slots[architecture], {}) for case, slots in sass.read_budgets().items()}
+
+
+def compiled(architecture: str, cases: list[Case]) -> Needs:
+    needs = {}
+    for backend in {case.backend for case in cases}:
+        if missing := sass.missing_tools(backend):
+            raise click.ClickException(f"{backend} needs {', '.join(missing)}; see --budgets")
+        stems = {case.op.replace("soi_column_sums", "column_sums") for case in cases}
+        sources = [source for source in sass.SOURCES if source.stem in stems]
+        kernels = sass.compile_backend(backend, [architecture], sources)[architecture]
+        found = busiest(vector_kernels(kernels))
+        needs |= {case: (x.slots, x.instructions) for case, x in found.items()}
+    return needs
+
+
+def measurements(results: Path, device: str) -> dict[Case, float]:
+    """By `make gpu`: the largest tensors of each file, and a later file over one before."""
+    found = {}
+    for file in sorted(results.glob("*.json")):
+        report = json.loads(file.read_text())
+        if report.get("machine", {}).get("device") != device:
+            continue
+        ours = [x for x in report["results"] if x.get("side") in BACKENDS]
+        for x in sorted(ours, key=lambda x: x["bytes"]):
+            if (x["op"], x["pass"]) in MEASURED:
+                op, biased = MEASURED[x["op"], x["pass"]]
+                gate = MEASURED_GATES.get(x["gate"]) if op in GATED else ""
+                dtype = MEASURED_DTYPES.get(x["dtype"], x["dtype"])
+                found[Case(op, gate, dtype, biased, x["side"])] = x["roof"]
+    return found
+
+
+def rows_of(machine: Machine, cases: list[Case], needs: Needs, results: Path) -> list[Row]:
+    measured = measurements(results, machine.device)
+    return [
+        Row(machine, case, machine.predict(case.moved, *needs[case]), measured.get(case))
+        for case in cases
+    ]
+
+
+def assumptions(machines: list[Machine]) -> Table:
+    table = Table("machine", "what", "value", "source", title="What is predicted rests on this")
+    for machine in machines:
+        names = ["processors", "clock, GHz", "bandwidth, TB/s", "that of a copy, TB/s"]
+        values = [machine.processors, machine.clock, machine.bandwidth, machine.copied]
+        for name, value, source in zip(names, values, machine.sources, strict=True):
+            table.add_row(machine.name, name, str(value), source)
+    return table
+
+
+def predictions(machine: Machine, rows: list[Row]) -> Table:
+    table = Table(title=f"{machine.name}: predicted, not measured; picoseconds for an element")
+    seen = {name for row in rows for name in row.predicted.picoseconds}
+    times = [name for name in ("memory", *LANES[machine.architecture]) if name in seen]
+    for name in ("kernel", "backend"):
+        table.add_column(name, no_wrap=True)
+    for name in (*times, "bound", "% of roof"):
+        table.add_column(f"predicted\n{name}", justify="right")
+    table.add_column("measured\n% of roof", justify="right")
+    for row in rows:
+        found = row.predicted.picoseconds
+        table.add_row(
+            *(row.case.name, row.case.backend),
+            *(f"{found[name]:.2f}" if name in found else "" for name in times),
+            *(row.predicted.bound, f"{row.predicted.percent:.1f}"),
+            "" if row.measured is None else f"{row.measured:.1f}",
+        )
+    return table
+
+
+def among(name: str, parameter: str, choices: Iterable[str]) -> Callable:
+    """An option that may be given several times; all, if never."""
+    kind, every = click.Choice(list(choices)), list(choices)
+    return click.option(name, parameter, type=kind, multiple=True, default=every)
+
+
+@click.command(context_settings={"show_default": True})
+@among("--machine", "machines", MACHINES)
+@among("--op", "ops", INPUTS)
+@among("--gate", "gates", GATES)
+@among("--dtype", "dtypes", BYTES)
+@among("--backend", "backends", BACKENDS)
+@click.option("--bias/--no-bias", "biased", default=None, help="Only with or without; else both.")
+@click.option("--budgets", "bounds", is_flag=True, help="The recorded slots; compiles nothing.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
+@click.option("--json", "output", type=click.File("w"), help="Write the same to a file.")
+def main(machines, ops, gates, dtypes, backends, biased, bounds, results, output) -> None:
+    """Predict, without a GPU, how near each kernel is to the speed of a copy."""
+    cases = [
+        x
+        for x in CASES
+        if x.op in ops and x.dtype in dtypes and x.backend in backends
+        if x.gate in ("", *gates) and biased in (None, x.biased)  # some operators have no gate
+    ]
+    if not cases:
+        raise click.UsageError("no kernel is all of that")
+    chosen = [MACHINES[name] for name in machines]
+    architectures = {machine.architecture for machine in chosen}
+    needs = {x: budgets(x) if bounds else compiled(x, cases) for x in architectures}
+    console = Console(width=None if sys.stdout.isatty() else 170)  # whole lines for a file
+    console.print(assumptions(chosen))
+    rows = []
+    for machine in chosen:
+        rows.append(rows_of(machine, cases, needs[machine.architecture], results))
+        console.print(predictions(machine, rows[-1]))
+    if output:
+        found = [row.as_json() for of_machine in rows for row in of_machine]
+        json.dump({"machines": list(map(asdict, chosen)), "predicted": found}, output, indent=1)
+
+
+if __name__ == "__main__":
+    main()

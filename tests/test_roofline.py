@@ -1,0 +1,179 @@
+"""The predicted roofline: its arithmetic, its labels, and what it says of the kernels' budgets."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+import sass
+from cases import Case
+from click.testing import CliRunner, Result
+
+from bench import roofline
+from bench.machines import MACHINES, pipe
+
+A100, H100, B200 = MACHINES["A100"], MACHINES["H100"], MACHINES["B200"]
+EXACT = Case("forward", "Normal", "bf16", False, "cuda")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(roofline.main, list(arguments))
+
+
+def test_by_hand() -> None:
+    """An H100 moves 3 bytes in a picosecond, and issues 132 x 128 x 0.0017 = 28.72 instructions;
+    16 of 128 lanes are those of MUFU."""
+    found = H100.predict(4, 20, {"FFMA": 19, "MUFU": 1})
+    expected = {"memory": 1.3333, "issue": 0.6963, "FMA": 0.6615, "MUFU": 0.2785}
+    assert found.picoseconds == pytest.approx(expected, abs=1e-4)
+    assert (found.bound, found.percent) == ("memory", 100)
+
+
+def test_beyond_the_roof() -> None:
+    """40 slots take an H100 1.3926 ps, 4 bytes 1.3333."""
+    found = H100.predict(4, 40)
+    assert found.bound == "issue"
+    assert found.percent == pytest.approx(95.74, abs=0.01)
+    assert H100.limit(4) == pytest.approx(38.30, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("machine", "instructions", "bound", "percent"),
+    [
+        # 10 bytes: 5.757 ps of an A100, 3.333 of an H100, 1.493 of a B200.
+        (A100, {"FFMA": 20}, "memory", 100),
+        (A100, {"FFMA": 100}, "FMA", 56.1),  # 64 lanes: 9.7459 in a picosecond
+        (H100, {"FFMA": 100}, "issue", 95.7),
+        (H100, {"LDG": 100}, "issue", 95.7),
+        (H100, {"HADD2": 100}, "FMA", 47.9),
+        (B200, {"FFMA2": 50}, "FMA", 49.5),  # two of 128 lanes each: 33.152 in a picosecond
+        (H100, {"LOP3": 100}, "ALU", 47.9),
+        (H100, {"F2FP": 100}, "ALU", 47.9),
+        (H100, {"MUFU": 20}, "MUFU", 59.8),
+        (H100, {"DFMA": 100}, "FP64", 47.9),
+        (H100, {"LOP3": 40, "SHF": 40, "FFMA": 30, "LDG": 10}, "ALU", 59.8),
+        (H100, {"LOP3": 50, "FFMA": 60, "LDG": 10}, "issue", 79.8),
+    ],
+)
+def test_what_binds(machine, instructions, bound, percent) -> None:
+    found = machine.predict(10, sum(instructions.values()), instructions)
+    assert found.bound == bound
+    assert found.percent == pytest.approx(percent, abs=0.06)
+
+
+def test_pipes() -> None:
+    names = ["IMAD", "FMNMX", "BRA", "UIADD3", "I2F", "DADD"]
+    assert list(map(pipe, names)) == ["FMA", "ALU", None, None, "MUFU", "FP64"]
+
+
+def test_machines() -> None:
+    """Those that code is compiled for; no copy is faster than the memory."""
+    assert {machine.architecture for machine in MACHINES.values()} == set(sass.ARCHITECTURES)
+    assert all(machine.copied < machine.bandwidth for machine in MACHINES.values())
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("op", ["forward", "backward"])
+def test_exact_gate_reaches_the_roof_of_an_h100(op: str, biased: bool) -> None:
+    """As the slots may not exceed their budgets, neither can the kernels."""
+    case = EXACT._replace(op=op, biased=biased)
+    slots, _ = roofline.budgets("sm_90")[case]
+    assert H100.predict(case.moved, slots).percent >= 95
+
+
+def test_compiled() -> None:
+    """As its budget says, but for the room in that; every instruction is counted once."""
+    if missing := sass.missing_tools("cuda"):
+        pytest.skip(f"needs {', '.join(missing)}")
+    case = Case("soi_backward", "", "fp32", False, "cuda")
+    slots, instructions = roofline.compiled("sm_90", [case])[case]
+    assert sum(instructions.values()) == pytest.approx(slots)
+    assert slots <= roofline.budgets("sm_90")[case][0] <= slots + 1
+
+
+def test_needs_tools(monkeypatch) -> None:
+    monkeypatch.setattr(sass, "missing_tools", lambda backend: ["nvcc"])
+    with pytest.raises(click.ClickException, match="cuda needs nvcc"):
+        roofline.compiled("sm_90", [EXACT])
+
+
+def record(op: str = "gelu", side: str = "cuda", roof: float = 90.0, **changed) -> dict:
+    x = {"op": op, "pass": "forward", "gate": "none", "dtype": "bf16", "bytes": 2**28}
+    return x | {"side": side, "roof": roof} | changed
+
+
+def write(folder: Path, name: str, device: str, *records: dict) -> None:
+    report = {"machine": {"device": device}, "results": records}
+    (folder / f"{name}.json").write_text(json.dumps(report))
+
+
+def test_measurements(tmp_path: Path) -> None:
+    write(tmp_path, "1", H100.device, record(roof=1), record("soi_map", roof=70))
+    write(
+        *(tmp_path, "2", H100.device),
+        *(record(roof=97.3), record(roof=2, bytes=2**20), record(side="torch", roof=3)),
+        record("bias_gelu", roof=96.0, gate="tanh", dtype="bfloat16", **{"pass": "backward"}),
+        record("soi_map", side="triton", roof=80, **{"pass": "backward"}),
+        *(record("something else"), record(**{"pass": "both"}), {"skipped": "gelu"}),
+    )
+    write(tmp_path, "3", "NVIDIA H100 PCIe", record(roof=4))
+    (tmp_path / "4.json").write_text("{}")
+    assert roofline.measurements(tmp_path, H100.device) == {
+        EXACT: 97.3,
+        Case("column_sums", "NormalTanh", "bf16", True, "cuda"): 96.0,
+        Case("soi_forward", "Normal", "bf16", False, "cuda"): 70,
+        Case("soi_backward", "", "bf16", False, "triton"): 80,
+    }
+    assert roofline.measurements(tmp_path / "none", H100.device) == {}
+
+
+def test_labels() -> None:
+    """No column can be taken for a measurement."""
+    needs = {EXACT: (20.0, {"FFMA": 19.0, "MUFU": 1.0})}
+    table = roofline.predictions(H100, roofline.rows_of(H100, [EXACT], needs, Path()))
+    headings = [column.header for column in table.columns]
+    assert "predicted, not measured" in table.title
+    times = [f"predicted\n{name}" for name in ("memory", "issue", "FMA", "MUFU")]
+    result = ["predicted\nbound", "predicted\n% of roof", "measured\n% of roof"]
+    assert headings == ["kernel", "backend", *times, *result]
+
+
+def test_command(tmp_path: Path) -> None:
+    write(tmp_path, "h100", H100.device, record(roof=97.25))
+    output = tmp_path / "rows"
+    result = run(
+        *("--machine", "H100", "--machine", "A100", "--op", "forward", "--gate", "Normal"),
+        *("--dtype", "bf16", "--backend", "cuda", "--no-bias", "--budgets"),
+        *("--results", str(tmp_path), "--json", str(output)),
+    )
+    assert result.exit_code == 0, result.output
+    assert "H100: predicted, not measured" in result.stdout
+    assert H100.sources[3] in result.stdout
+    assert "97.2" in result.stdout
+    written = json.loads(output.read_text())
+    assert [machine["name"] for machine in written["machines"]] == ["H100", "A100"]
+    h100, a100 = written["predicted"]
+    assert h100["machine"] == "H100" and h100["op"] == "forward"
+    assert h100["predicted bound"] == "memory" and h100["predicted % of roof"] == 100
+    assert h100["predicted picoseconds"]["memory"] == pytest.approx(4 / 3)
+    assert (h100["measured % of roof"], a100["measured % of roof"]) == (97.25, None)
+
+
+@pytest.mark.parametrize("option", ["--machine", "--op", "--gate", "--dtype", "--backend"])
+def test_unknown_choice(option: str) -> None:
+    result = run(option, "Z80")
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}': 'Z80' is not one of" in result.stderr
+
+
+def test_no_gate() -> None:
+    """Where an operator has none, choosing one leaves it in."""
+    result = run("--machine", "B200", "--op", "soi_backward", "--gate", "Normal", "--budgets")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("soi_backward") == 8
+
+
+def test_nothing_chosen() -> None:
+    result = run("--op", "soi_backward", "--bias")
+    assert result.exit_code == 2
+    assert "no kernel is all of that" in result.stderr
