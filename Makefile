@@ -45,9 +45,9 @@ format: $(READY)  ## Rewrite the sources in the project's style
 	@$(PYTHON) -m ruff format
 	@$(SCRIPTS)/clang-format -i $(SOURCES)
 
-bench: build  ## Run the microbenchmarks
-	@$(PYTHON) -m pytest bench --benchmark-only --benchmark-disable-gc \
-	    --benchmark-group-by=group --benchmark-columns=median,iqr,rounds --benchmark-sort=name
+# OUTPUT names a folder for the JSON and the plots.
+bench: build  ## Measure beside eager PyTorch, torch.compile and other packages; writes build/bench/
+	@$(PYTHON) -m bench $(if $(OUTPUT),--output $(OUTPUT))
 
 # Builds in place and installs nothing, so that it runs without a network. OUTPUT names the file.
 gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes bench/results/*.json

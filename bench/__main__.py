@@ -1,51 +1,112 @@
-"""``python -m bench``: medians, ours beside PyTorch's, as one table.
+"""Times every operator beside eager PyTorch, torch.compile and other packages.
 
-The two are measured in turns, many short ones, so that a change of the machine's speed meets both
-and most turns pass without an interruption.
+Writes a table, and a JSON file and plots into a folder.
 """
 
-from collections.abc import Callable, Iterable
-from itertools import chain
-from statistics import median
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
+import click
 import torch
-from torch.utils.benchmark import Timer
+from rich.console import Console
+from tqdm import tqdm
 
-from bench import soi
-from bench.cases import Case, overhead, throughput
+from bench import environment, peers, plots, report
+from bench.measure import Plan, measure
+from bench.sizes import LADDER, ON_A_CPU, Size, SizeType
+from bench.workloads import DTYPES, GATES, OPS, PASSES
+from gelu_kernels import backend
 
-TURNS = 101
-SECONDS = 0.002  # about, for one side in one turn
-
-
-def seconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The median time of each call, over turns."""
-    timers = {side: Timer("call()", globals={"call": call}) for side, call in calls.items()}
-    runs = {side: max(1, round(SECONDS / timer.timeit(20).mean)) for side, timer in timers.items()}
-    times: dict[str, list[float]] = {side: [] for side in timers}
-    for _ in range(TURNS):
-        for side, timer in timers.items():
-            times[side].append(timer.timeit(runs[side]).mean)
-    return {side: median(t) for side, t in times.items()}
+COMPARED = ("compile", *peers.PEERS)
+NONE = "none"
 
 
-def table(title: str, unit: str, cases: Iterable[Case]) -> None:
-    print(f"{title:42} {'ours':>8} {'torch':>8} {'torch/ours':>11}")
-    for case in cases:
-        time = seconds(case.calls)
-        scale = {"ns/element": 1e9, "us": 1e6}[unit] / case.elements
-        ours, theirs = time["ours"] * scale, time["torch"] * scale
-        print(f"{case.title:42} {ours:8.3f} {theirs:8.3f} {theirs / ours:11.2f}", flush=True)
-    print()
+def choice(
+    option: str, parameter: str, values: tuple[str, ...], default: tuple[str, ...], what: str
+) -> Callable:
+    """An option that may be repeated."""
+    return click.option(
+        option,
+        parameter,
+        type=click.Choice(values),
+        multiple=True,
+        default=default,
+        show_default=True,
+        help=what,
+    )
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, one thread\n")
-    with torch.backends.mkldnn.flags(enabled=False):
-        table("16 floats, us", "us", overhead())
-    table("2^18 elements, ns/element", "ns/element", chain(throughput(), soi.throughput()))
+def plan_of(device: str, sizes: tuple[Size, ...], compared: tuple[str, ...], **chosen) -> Plan:
+    found, absent = peers.load(name for name in compared if name in peers.PEERS)
+    for name, reason in absent.items():
+        print(f"not compared: {name} ({reason})")
+    if not sizes:
+        ladder = ON_A_CPU if device == "cpu" else LADDER
+        sizes = tuple(SizeType().convert(text, None, None) for text in ladder)
+        if left_out := [text for text in LADDER if text not in ladder]:
+            print(f"not measured: {', '.join(left_out)}, as a CPU takes long; ask with --size")
+    if device == "cpu":
+        print("not measured: any GPU")
+    return Plan(
+        sizes=sizes,
+        device=device,
+        backend="gelu_kernels" if device == "cpu" else backend.for_nvidia(),
+        inductor="compile" in compared,
+        peers=found,
+        **chosen,
+    )
+
+
+@click.command(help=__doc__)
+@choice("--op", "ops", OPS, OPS, "Operators.")
+@choice("--pass", "passes", PASSES, PASSES, "Passes; both is a training step's, by autograd.")
+@choice("--gate", "gates", GATES, GATES, "Gates.")
+@choice("--dtype", "dtypes", tuple(DTYPES), ("float32", "bfloat16"), "Dtypes.")
+@choice("--peer", "compared", (*COMPARED, NONE), COMPARED, "Compared, beside eager PyTorch.")
+@click.option(
+    "--size",
+    "sizes",
+    type=SizeType(),
+    multiple=True,
+    help=f"Elements, or bytes of x.  [default: {', '.join(LADDER)}; on a CPU up to {ON_A_CPU[-1]}]",
+)
+@click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), help="[default: a GPU if there is one]"
+)
+@click.option("--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("build", "bench"),
+    show_default=True,
+    help="Folder for the JSON file and the plots.",
+)
+def main(device: str | None, threads: int | None, output: Path, **chosen) -> None:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.UsageError("--device cuda: torch sees no GPU here")
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if threads:
+        torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    plan = plan_of(device, **chosen)
+    found = {"machine": environment.describe(device), "results": (records := [])}
+    stem = output / environment.slug(found["machine"])
+    output.mkdir(parents=True, exist_ok=True)
+    with tqdm(total=len(plan)) as progress:
+        for record in measure(plan, progress):
+            records.append(record)
+            # After every one: a run that is cut short leaves what it has.
+            Path(f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
+    name = found["machine"]["device"]
+    report.show(records, plan.backend, Console(width=None if sys.stdout.isatty() else 200))
+    measured = [record for record in records if "side" in record]
+    paths = [Path(f"{stem}.json"), *plots.save(measured, device, name, stem)]
+    print(f"{name}:", *paths, sep="\n  ")
+    if any(record.get("by") == plan.backend for record in records):
+        sys.exit("some of our results were wrong, and were not timed")
 
 
 if __name__ == "__main__":
-    main()
+    main(prog_name="python -m bench")

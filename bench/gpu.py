@@ -7,18 +7,15 @@ what they need most is a CPU; the benchmark runs alone.
 import argparse
 import json
 import os
-import platform
-import re
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from bench import environment
 from bench.stages import ROOT, Stage, read_junit, run
 
 WRITE_BUILD_INFO = """
@@ -69,6 +66,25 @@ def pytest(file: Path, folder: Path) -> Stage:
     return Stage(file.stem, 240, command, ONE_THREAD, expected, partial(read_junit, junit))
 
 
+def bench(backend: str, folder: Path) -> Stage:
+    """The sizes that a GPU is judged by. Without torch.compile: that takes the time of all else."""
+    sizes = ("16", "2^12", "2^18", "64MiB", "256MiB", "1GiB")
+    dtypes = ("bfloat16", "float16", "float32")
+    command = [
+        *(sys.executable, "-m", "bench", "--device", "cuda", "--peer", "none"),
+        *(word for size in sizes for word in ("--size", size)),
+        *(word for dtype in dtypes for word in ("--dtype", dtype)),
+        *("--pass", "forward", "--pass", "backward", "--output", str(folder / backend)),
+    ]
+    return Stage(
+        f"bench of {backend}",
+        100,
+        command,
+        {"GELU_KERNELS_BACKEND": backend},
+        found=lambda: read_json(next((folder / backend).glob("*.json"))),
+    )
+
+
 def plan(folder: Path) -> list[list[Stage]]:
     """The groups of stages; what they write goes to the folder. Under nine minutes in all."""
     build = [sys.executable, "setup.py", "build_ext", "--inplace"]
@@ -91,47 +107,8 @@ def plan(folder: Path) -> list[list[Stage]]:
             sanitizer("memcheck of an overrun", "memcheck", "--overrun", expected=9),
             *(pytest(file, folder) for file in sorted((ROOT / "tests").glob("test_*.py"))),
         ],
-        [python("bandwidth", 120, "-m", "bench.bandwidth", "--json", writes=folder / "times.json")],
+        *([bench(backend, folder)] for backend in ("cuda", "triton")),
     ]
-
-
-def answer(*command: str) -> str:
-    """What it prints; nothing if it fails."""
-    try:
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return result.stdout.strip()
-
-
-def nvidia_smi(*names: str) -> dict[str, str]:
-    device = f"--id=GPU-{torch.cuda.get_device_properties(0).uuid}"
-    values = answer("nvidia-smi", device, f"--query-gpu={','.join(names)}", "--format=csv,noheader")
-    return dict(zip(names, values.split(", "), strict=True)) if values else {}
-
-
-def machine() -> dict[str, object]:
-    device = torch.cuda.get_device_properties(0)
-    return {
-        "device": device.name,
-        "compute capability": f"{device.major}.{device.minor}",
-        "multiprocessors": device.multi_processor_count,
-        "memory": device.total_memory,
-        "L2": device.L2_cache_size,
-        "nvidia-smi": nvidia_smi(
-            "driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit"
-        ),
-        "CPU cores": os.cpu_count(),
-        "torch": torch.__version__,
-        "CUDA of torch": torch.version.cuda,
-        "python": platform.python_version(),
-        "commit": answer("git", "describe", "--always", "--dirty", "--abbrev=40"),
-    }
-
-
-def default_output(device: str) -> Path:
-    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
-    return ROOT / "bench" / "results" / f"{slug}-{date.today().isoformat()}.json"
 
 
 def totals(stages: dict[str, dict]) -> dict[str, int]:
@@ -140,6 +117,12 @@ def totals(stages: dict[str, dict]) -> dict[str, int]:
         outcome: sum(counts[outcome] for counts in tests if counts)
         for outcome in ("passed", "failure", "error", "skipped")
     }
+
+
+def timings(stages: dict[str, dict]) -> list[dict]:
+    """The records of both backends, where `python -m bench` puts its own."""
+    found = (stage.get("found") for name, stage in stages.items() if name.startswith("bench of"))
+    return [record for report in found if report for record in report["results"]]
 
 
 def run_groups(groups: list[list[Stage]], report: dict[str, object], output: Path) -> bool:
@@ -166,12 +149,16 @@ def main() -> None:
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("make gpu needs an NVIDIA GPU, and torch sees none here")
-    report = {"date": date.today().isoformat(), **machine()}
-    output = arguments.output or default_output(report["device"])
+    report = {"machine": (machine := environment.describe("cuda"))}
+    results = ROOT / "bench" / "results"
+    output = arguments.output or results / f"{environment.slug(machine)}.json"
     with tempfile.TemporaryDirectory() as folder:
         passed = run_groups(plan(Path(folder)), report, output)
     passed = passed and report["tests"]["passed"] > 0
-    report["clocks after the benchmark"] = nvidia_smi("clocks.sm", "clocks.mem", "temperature.gpu")
+    report["results"] = timings(report["stages"])
+    report["clocks after the benchmark"] = environment.nvidia_smi(
+        "clocks.sm", "clocks.mem", "temperature.gpu"
+    )
     output.write_text(json.dumps(report, indent=1) + "\n")
     print(f"tests: {report['tests']}")
     print(f"{'all passed' if passed else 'FAILED'}: {output}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from bench.__main__ import seconds
+from bench import timing
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 os.environ.pop("TRITON_INTERPRET", None)
@@ -70,8 +70,9 @@ def main() -> None:
     print(f"torch {torch.__version__}, triton {triton.__version__}")
     print("Microseconds of the host for 16 elements, median, without the driver's own time:\n")
     with stub_driver.enabled(record=False):
-        for title, time in seconds(calls()).items():
-            print(f"{title:38} {time * 1e6:6.2f}")
+        sides = {title: [call] for title, call in calls().items()}
+        for title, (_, median, _) in timing.quartiles(sides, timing.cpu_clock).items():
+            print(f"{title:38} {median:6.2f}")
         map.map_rows.device_caches.clear()  # while there is a driver to unload what is in it
 
 

@@ -1,0 +1,165 @@
+"""The measurement: all that was asked for, each side beside a plain copy of memory."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+import torch
+from tqdm import tqdm
+
+from bench import timing
+from bench.check import Check, checker
+from bench.memory import peak_bytes, saved_bytes
+from bench.peers import Sides
+from bench.sides import Call, Side, sides_of
+from bench.sizes import Size
+from bench.workloads import Inputs, Workload, make_inputs
+
+ROTATED = 2**29  # bytes of x that a GPU passes before one comes again; no L2 has a quarter of that
+SMALL = 2**20  # elements, up to which a GPU is also timed without the CPU's part
+OVERHEAD = 1024  # elements, up to which a call takes what its overhead takes
+
+
+@dataclass(frozen=True)
+class Plan:
+    ops: tuple[str, ...]
+    passes: tuple[str, ...]
+    gates: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    sizes: tuple[Size, ...]
+    device: str
+    backend: str
+    inductor: bool
+    peers: dict[str, Sides]
+
+    def __len__(self) -> int:
+        chosen = (self.ops, self.passes, self.gates, self.dtypes, self.sizes)
+        return len(list(product(*chosen)))
+
+
+def free_memory(device: str) -> int:
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info()[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def one_dnn(workload: Workload) -> AbstractContextManager:
+    """oneDNN takes 5 us for F.gelu of any size: a small one is faster without."""
+    return torch.backends.mkldnn.flags(enabled=workload.elements > OVERHEAD)
+
+
+def copies(inputs: list[Inputs]) -> list[Call]:
+    """Into memory that is there already: what the device can do."""
+    return [partial(torch.empty_like(one.x).copy_, one.x) for one in inputs]
+
+
+def times(plan: Plan, workload: Workload, sides: dict[str, list[Call]]) -> dict[str, list[float]]:
+    if plan.device == "cpu":
+        return timing.quartiles(sides, timing.cpu_clock)
+    return timing.quartiles(sides, timing.cuda_clock)
+
+
+def graph_times(sides: dict[str, list[Call]]) -> dict[str, float]:
+    """Of a launch in a CUDA graph, where a side can be captured."""
+    graphs = {}
+    for name, calls in sides.items():
+        try:
+            graphs[name] = timing.as_graph(calls)
+        except RuntimeError:  # its CPU part cannot be left out
+            torch.cuda.synchronize()
+    found = timing.quartiles(graphs, timing.cuda_clock, timing.GRAPHED)
+    return {name: found[name][1] for name in graphs}
+
+
+def measure_pass(
+    plan: Plan, workload: Workload, label: str, inputs: list[Inputs], right: dict[str, Side]
+) -> Iterator[dict]:
+    """A record for each side."""
+    calls = {name: [side.call(label, one) for one in inputs] for name, side in right.items()}
+    with one_dnn(workload):
+        quartiles = times(plan, workload, calls | {"copy": copies(inputs)})
+    graphs = {}
+    if plan.device == "cuda" and workload.elements <= SMALL:
+        graphs = graph_times(calls)
+    moved = workload.bytes_moved(label)
+    median = {name: found[1] for name, found in quartiles.items()}
+    copied = 2 * workload.bytes / median["copy"]
+    for name, side in right.items():
+        rate = moved / median[name]
+        yield {
+            "op": workload.op,
+            "pass": label,
+            "gate": workload.gate,
+            "dtype": workload.dtype,
+            "elements": workload.elements,
+            "bytes": workload.bytes,
+            "side": name,
+            "us": round(median[name], 3),
+            "quartiles": [round(time, 3) for time in quartiles[name]],
+            "us in a graph": round(graphs[name], 3) if name in graphs else None,
+            "GB/s": round(rate / 1000, 2),
+            "roof": round(100 * rate / copied, 1),
+            "eager/side": round(median["eager"] / median[name], 3) if "eager" in median else None,
+            "peak bytes": peak_bytes(calls[name][0], plan.device),
+            "saved bytes": saved_bytes(side, inputs[0]),
+        }
+
+
+def wrong_sides(label: str, inputs: Inputs, sides: dict[str, Side], check: Check) -> dict[str, str]:
+    """By name, what is wrong."""
+    wrong = {}
+    for name, side in sides.items():
+        try:
+            check(label, side.call(label, inputs)())
+        except Exception as error:  # a peer may fail in any way
+            wrong[name] = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    return wrong
+
+
+def measure_size(
+    plan: Plan, workload: Workload, sides: dict[str, Side], progress: tqdm
+) -> Iterator[dict]:
+    sets = rotated(plan, workload)
+    inputs = [make_inputs(workload, plan.device) for _ in range(sets)]
+    check = checker(workload, inputs[0])
+    for label in plan.passes:
+        name = f"{workload.op} {label} {workload.gate} {workload.dtype} {workload.elements}"
+        progress.set_description(name)
+        wrong = wrong_sides(label, inputs[0], sides, check)
+        for side, problem in wrong.items():
+            yield {"wrong": name, "by": side, "because": problem}
+        right = {key: side for key, side in sides.items() if key not in wrong}
+        yield from measure_pass(plan, workload, label, inputs, right)
+        progress.update()
+
+
+def rotated(plan: Plan, workload: Workload) -> int:
+    """Sets of inputs."""
+    return max(2, ROTATED // workload.bytes) if plan.device == "cuda" else 1
+
+
+def needed_memory(plan: Plan, workload: Workload) -> int:
+    """The inputs and results of a set, and what is computed in float64 to check them."""
+    return 4 * rotated(plan, workload) * workload.bytes + 40 * workload.elements
+
+
+def measure(plan: Plan, progress: tqdm) -> Iterator[dict]:
+    """Records; those with the key "skipped" or "wrong" say what was not timed, and why."""
+    for op, gate, dtype in product(plan.ops, plan.gates, plan.dtypes):
+        sides = sides_of(op, gate, plan.backend, plan.peers, plan.inductor)
+        for size in plan.sizes:
+            workload = Workload(op, gate, dtype, size.elements(dtype))
+            needed = needed_memory(plan, workload)
+            if needed > free_memory(plan.device):
+                name = f"{op} {gate} {dtype} {size}"
+                yield {"skipped": name, "because": f"needs {needed / 2**30:.1f} GiB of memory"}
+                progress.update(len(plan.passes))
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of PyTorch, about itself
+                yield from measure_size(plan, workload, sides, progress)

@@ -1,0 +1,63 @@
+"""Other packages that have one of the operators, where they are installed."""
+
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+
+from bench.sides import Side
+
+# By operator and gate.
+Sides = dict[tuple[str, str], Side]
+
+
+def flash_attn() -> Sides:
+    from flash_attn.ops.activations import bias_gelu_impl, fast_gelu_impl
+
+    return {("gelu", "tanh"): Side(fast_gelu_impl), ("bias_gelu", "tanh"): Side(bias_gelu_impl)}
+
+
+def megatron() -> Sides:
+    from megatron.core.fusions.fused_bias_gelu import bias_gelu_impl
+
+    return {("bias_gelu", "tanh"): Side(bias_gelu_impl)}
+
+
+def transformer_engine() -> Sides:
+    from transformer_engine.pytorch import ops
+
+    return {("gelu", "tanh"): Side(ops.GELU()), ("gelu", "sigmoid"): Side(ops.QGELU())}
+
+
+def transformers() -> Sides:
+    from transformers.activations import ACT2FN
+
+    names = {"none": "gelu", "tanh": "gelu_pytorch_tanh", "sigmoid": "quick_gelu"}
+    return {("gelu", gate): Side(ACT2FN[name]) for gate, name in names.items()}
+
+
+PEERS: dict[str, Callable[[], Sides]] = {
+    "flash_attn": flash_attn,
+    "megatron": megatron,
+    "transformer_engine": transformer_engine,
+    "transformers": transformers,
+}
+# What else is often named beside them.
+WITHOUT_THE_OPERATORS = {
+    "liger_kernel": "has GEGLU, no GELU of its own",
+    "unsloth": "has GEGLU, no GELU of its own",
+    "xformers": "has no GELU",
+}
+
+
+def load(names: Iterable[str]) -> tuple[dict[str, Sides], dict[str, str]]:
+    """The peers that are here, and why others are not compared."""
+    found: dict[str, Sides] = {}
+    absent = dict(WITHOUT_THE_OPERATORS)
+    for name in names:
+        if find_spec(name) is None:
+            absent[name] = "not installed"
+            continue
+        try:
+            found[name] = PEERS[name]()
+        except Exception as error:  # whatever keeps a package from being imported here
+            absent[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return found, absent

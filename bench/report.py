@@ -1,0 +1,81 @@
+"""What was measured as tables: for each operator and pass a line for each gate, dtype and size."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from bench.workloads import OPS, PASSES
+
+Records = dict[str, dict]  # of the sides of a cell
+
+
+def cells(records: Iterable[dict]) -> list[Records]:
+    def key(record: dict) -> tuple:
+        names = ("op", "pass", "gate", "dtype", "elements")
+        return tuple(record[name] for name in names)
+
+    found: dict[tuple, Records] = {}
+    for record in records:
+        found.setdefault(key(record), {})[record["side"]] = record
+    # In the order of the tables, which is not that of the measurement.
+    return [found[k] for k in sorted(found, key=lambda k: (OPS.index(k[0]), PASSES.index(k[1])))]
+
+
+def us(record: dict) -> str:
+    """The median, and half of what lies between the quartiles."""
+    low, median, high = record["quartiles"]
+    digits = 2 if median < 100 else 0
+    return f"{median:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+
+
+def title(cell: Records) -> tuple[str, str]:
+    record = next(iter(cell.values()))
+    return record["op"], record["pass"]
+
+
+def table(op: str, label: str, group: list[Records], backend: str, others: list[str]) -> Table:
+    found = Table(title=f"{op}, {label}", title_justify="left", title_style="bold")
+    for name in ("gate", "dtype"):
+        found.add_column(name)
+    for name in ("elements", f"{backend}, us", "GB/s", "% of copy"):
+        found.add_column(name, justify="right")
+    for name in others:
+        found.add_column(f"{name}, us", justify="right")
+        found.add_column(f"/{backend}", justify="right", style="bold")
+    found.add_column("peak", justify="right")
+    found.add_column("saved", justify="right")
+    for cell in group:
+        if (ours := cell.get(backend)) is None:
+            continue
+        compared = []
+        for name in others:
+            record = cell.get(name)
+            compared += [us(record), f"{record['us'] / ours['us']:.2f}"] if record else ["", ""]
+        memory = [
+            " : ".join(decimal(cell[name][what]) for name in (backend, "eager") if name in cell)
+            for what in ("peak bytes", "saved bytes")
+        ]
+        numbers = [us(ours), f"{ours['GB/s']:.1f}", f"{ours['roof']:.0f}"]
+        where = [ours["gate"], ours["dtype"], str(ours["elements"])]
+        found.add_row(*where, *numbers, *compared, *memory)
+    return found
+
+
+def show(records: list[dict], backend: str, console: Console) -> None:
+    measured = [record for record in records if "side" in record]
+    for (op, label), group in groupby(cells(measured), key=title):
+        group = list(group)
+        others = list(dict.fromkeys(side for cell in group for side in cell if side != backend))
+        console.print(table(op, label, group, backend, others))
+    console.print(
+        f"Medians ± half the range of the quartiles. % of copy: {backend}'s rate beside that of a"
+        f" copy of x into memory that is there. Memory: {backend} : eager.\n"
+    )
+    for record in records:
+        if "skipped" in record:
+            console.print(f"skipped: {record['skipped']}: {record['because']}")
+        if "wrong" in record:
+            console.print(f"wrong: {record['by']}, {record['wrong']}: {record['because']}")

@@ -1,0 +1,54 @@
+"""The same as ``python -m bench`` for pytest-benchmark, which keeps and compares runs: one thread,
+ours beside eager PyTorch's.
+
+``pytest bench --benchmark-autosave``, then ``pytest bench --benchmark-compare``.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from bench.check import checker
+from bench.measure import one_dnn
+from bench.sides import Side, eager, ours
+from bench.workloads import GATES, OPS, PASSES, Inputs, Workload, make_inputs
+
+CACHED, TINY = 2**18, 16  # elements
+pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
+
+SIDES = {"gelu_kernels": ours, "eager": eager}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run(benchmark, workload: Workload, label: str, name: str) -> None:
+    side: Side = SIDES[name](workload.op, workload.gate)
+    inputs: Inputs = make_inputs(workload, "cpu")
+    benchmark.group = f"{workload.op} {label} {workload.gate} {workload.dtype} {workload.elements}"
+    benchmark.name = name
+    with one_dnn(workload):
+        call = side.call(label, inputs)
+        checker(workload, inputs)(label, call())
+        benchmark(call)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("label", PASSES)
+@pytest.mark.parametrize("op", OPS)
+def test_throughput(benchmark, op: str, label: str, gate: str, dtype: str, side: str) -> None:
+    run(benchmark, Workload(op, gate, dtype, CACHED), label, side)
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("label", PASSES)
+def test_overhead(benchmark, label: str, side: str) -> None:
+    run(benchmark, Workload("gelu", "none", "float32", TINY), label, side)

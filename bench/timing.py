@@ -1,0 +1,84 @@
+"""Times of calls, as quartiles over turns: what is compared is measured in turns, many short ones.
+
+A change of the machine's speed then meets all sides, and most turns pass without an interruption.
+"""
+
+from collections.abc import Callable
+from statistics import quantiles
+
+import torch
+from torch.utils.benchmark import Timer
+
+from bench.sides import Call
+
+TURN = 2e-3  # seconds, about, of one side in one turn
+MOST_TURNS, LEAST_TURNS = 21, 5
+SECONDS = 0.15  # about, in which one side has its turns, if they are not too few
+GRAPHED = 20  # launches in a captured graph
+
+# Runs calls in rotation, so many in all, and gives a function that waits and says the seconds.
+Clock = Callable[[list[Call], int], Callable[[], float]]
+
+
+def run(calls: list[Call], count: int) -> None:
+    """The results are kept until the same call comes again, so that they rotate as well."""
+    kept: list[object] = [None] * len(calls)
+    for i in range(count):
+        kept[i % len(calls)] = calls[i % len(calls)]()
+
+
+def cpu_clock(calls: list[Call], count: int) -> Callable[[], float]:
+    (call,) = calls
+    seconds = (
+        Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+        .timeit(count)
+        .mean
+    )
+    return lambda: seconds * count
+
+
+def cuda_clock(calls: list[Call], count: int) -> Callable[[], float]:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    run(calls, count)
+    end.record()
+
+    def seconds() -> float:
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000
+
+    return seconds
+
+
+def quartiles(
+    sides: dict[str, list[Call]], clock: Clock, launches_in_call: int = 1
+) -> dict[str, list[float]]:
+    """Microseconds of a launch. The calls of a side differ in their inputs alone."""
+    counts, turns = {}, MOST_TURNS
+    for side, calls in sides.items():
+        run(calls, len(calls) + 1)
+        once = clock(calls, 2 * len(calls))() / (2 * len(calls))
+        counts[side] = max(len(calls), min(2000, round(TURN / max(once, 1e-7))))
+        turns = min(turns, max(LEAST_TURNS, round(SECONDS / (once * counts[side]))))
+    clocks: dict[str, list[Callable[[], float]]] = {side: [] for side in sides}
+    for _ in range(turns):
+        for side, calls in sides.items():
+            clocks[side].append(clock(calls, counts[side]))
+    found = {}
+    for side, seconds in clocks.items():
+        launches = counts[side] * launches_in_call
+        found[side] = quantiles((1e6 * second() / launches for second in seconds), n=4)
+    return found
+
+
+def as_graph(calls: list[Call]) -> list[Call]:
+    """The same work without the CPU's part in it: one CUDA graph of many launches."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run(calls, 2)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run(calls, GRAPHED)
+    return [graph.replay]

@@ -1,0 +1,205 @@
+"""The benchmark: what it counts, that nothing wrong is timed, and that it says what it left out."""
+
+import json
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from click.testing import CliRunner, Result
+from tqdm import tqdm
+
+import bench.__main__
+from bench import accuracy, memory, peers, timing
+from bench.measure import Plan, measure
+from bench.sides import Side, eager, ours, quick_gelu
+from bench.sizes import Size
+from bench.workloads import Inputs, Workload, make_inputs
+
+pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
+
+KIB = Size("1KiB", 1024, True)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(bench.__main__.main, list(arguments))
+
+
+def test_bytes_moved() -> None:
+    """By hand, for 64 rows of 4096 bfloat16: 512 KiB each, a bias of 8 KiB, a mask of 32 KiB."""
+    n, bias, mask = 2**19, 2**13, 2**15
+    expected = {
+        "gelu": (2 * n, 3 * n),
+        "bias_gelu": (2 * n + bias, 3 * n + 2 * bias),
+        "soi_map": (2 * n + mask, 2 * n + mask),
+    }
+    for op, (forward, backward) in expected.items():
+        workload = Workload(op, "none", "bfloat16", 2**18)
+        assert workload.shape == (512, 512)
+        bias_change = bias - 2 * 512 if op == "bias_gelu" else 0  # its rows are of 512 elements
+        assert workload.bytes_moved("forward") == forward - bias_change
+        assert workload.bytes_moved("backward") == backward - 2 * bias_change
+        both = forward + backward - 3 * bias_change
+        assert workload.bytes_moved("both") == both
+
+
+@pytest.mark.parametrize("elements", [1, 15, 16, 4096, 12 * 1024, 2**24])
+def test_shape_has_all_elements(elements: int) -> None:
+    rows, columns = Workload("gelu", "none", "float32", elements).shape
+    assert rows * columns == elements
+
+
+def records(side: Side, op: str = "gelu") -> list[dict]:
+    plan = Plan(
+        ops=(op,),
+        passes=("forward", "backward", "both"),
+        gates=("none",),
+        dtypes=("float32",),
+        sizes=(KIB,),
+        device="cpu",
+        backend="gelu_kernels",
+        inductor=False,
+        peers={"peer": {(op, "none"): side}},
+    )
+    return list(measure(plan, tqdm(disable=True)))
+
+
+def by_peer(found: list[dict]) -> tuple[list[str], list[str]]:
+    """The passes that were timed, and those that were wrong."""
+    timed = [record["pass"] for record in found if record.get("side") == "peer"]
+    return timed, [record["wrong"].split()[1] for record in found if record.get("by") == "peer"]
+
+
+def slightly_off(x: torch.Tensor) -> torch.Tensor:
+    return F.gelu(x) * (1 + 1e-4)
+
+
+class WrongGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return F.gelu(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy
+
+
+def raises(x: torch.Tensor) -> torch.Tensor:
+    raise RuntimeError("not here")
+
+
+@pytest.mark.parametrize(
+    ("op", "side", "wrong"),
+    [
+        ("gelu", Side(F.gelu), []),
+        ("gelu", Side(slightly_off), ["forward", "backward", "both"]),
+        ("gelu", Side(WrongGradient.apply), ["backward", "both"]),
+        ("gelu", Side(raises), ["forward", "backward", "both"]),
+        (
+            "soi_map",
+            Side(lambda x: x * (torch.rand_like(x) < 0.5)),
+            ["forward", "backward", "both"],
+        ),
+        ("soi_map", Side(F.gelu), ["forward", "backward", "both"]),
+    ],
+)
+def test_nothing_wrong_is_timed(op: str, side: Side, wrong: list[str]) -> None:
+    found = records(side, op)
+    right = [label for label in ("forward", "backward", "both") if label not in wrong]
+    assert by_peer(found) == (right, wrong)
+    assert all(record["us"] > 0 for record in found if "us" in record)
+
+
+def test_quartiles_are_of_one_call() -> None:
+    """By a clock for which the turns take 1, 2, 3, ... ms a call."""
+    turns = count(1)
+    counts = []
+
+    def clock(calls, number):
+        counts.append(number)
+        milliseconds = next(turns)
+        return lambda: number * milliseconds / 1000
+
+    (found,) = timing.quartiles({"side": [lambda: None]}, clock).values()
+    # The first reading, 1 ms a call, sets two calls to a turn and as many turns as there may be.
+    assert counts == [2] + [2] * timing.MOST_TURNS
+    assert found == pytest.approx([6500, 12000, 17500])
+
+
+def inputs(dtype: str = "float32") -> Inputs:
+    torch.manual_seed(0)
+    return make_inputs(Workload("gelu", "none", dtype, 2**14), "cpu")
+
+
+def test_peak_bytes() -> None:
+    x = inputs().x
+    n = x.nbytes
+    assert memory.peak_bytes(lambda: F.gelu(x), "cpu") == n
+    assert memory.peak_bytes(lambda: (x + 1) * 2, "cpu") == pytest.approx(2 * n, rel=0.01)
+
+
+def test_saved_bytes() -> None:
+    n = inputs().x.nbytes
+    assert memory.saved_bytes(Side(F.gelu), inputs()) == n
+    assert memory.saved_bytes(Side(quick_gelu), inputs()) == 2 * n  # x and the sigmoid
+    assert memory.saved_bytes(eager("soi_map", "none"), inputs()) > 2 * n
+    assert memory.saved_bytes(ours("soi_map", "none"), inputs()) == n // 32  # a bit for 32
+
+
+def test_ulp_errors() -> None:
+    x = torch.tensor([1.0, 3.0, 2**-149, 0.0])
+    y = torch.tensor([1 + 2**-23, 3 - 2**-21, 2**-148, -0.0])
+    assert accuracy.ulp_errors(y, x.tolist()) == [1, 2, 1, 0]
+
+
+def test_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not there, and one that cannot be imported, are named with the reason."""
+    (tmp_path / "flash_attn").mkdir()
+    (tmp_path / "flash_attn" / "__init__.py").write_text("raise OSError('no libcuda')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(peers.PEERS, "not_there", peers.PEERS["flash_attn"])
+    found, absent = peers.load(["flash_attn", "not_there"])
+    assert found == {}
+    assert absent["flash_attn"] == "OSError: no libcuda"
+    assert absent["not_there"] == "not installed"
+    assert "GEGLU" in absent["liger_kernel"]
+
+
+def test_run(tmp_path: Path) -> None:
+    result = run(
+        *("--op", "gelu", "--op", "soi_map", "--gate", "tanh", "--dtype", "bfloat16"),
+        *("--size", "16", "--size", "2^10", "--peer", "none", "--threads", "1"),
+        *("--device", "cpu", "--output", str(tmp_path)),
+    )
+    assert result.exit_code == 0, result.output
+    assert "not measured: any GPU" in result.output
+    assert "gelu, forward" in result.output and "soi_map, both" in result.output
+    (file,) = tmp_path.glob("*.json")
+    report = json.loads(file.read_text())
+    assert report["machine"]["threads"] == 1 and report["machine"]["versions"]["torch"]
+    cells = {(r["op"], r["pass"], r["elements"], r["side"]) for r in report["results"]}
+    assert len(cells) == len(report["results"]) == 2 * 3 * 2 * 2
+    for kind in ("accuracy", "roof", "speedup"):
+        assert file.with_name(f"{file.stem}-{kind}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--size", "64MB"], "--size"),
+        (["--size", "2"], "--size"),
+        (["--op", "relu"], "--op"),
+        (["--gate", "erf"], "--gate"),
+        (["--threads", "0"], "--threads"),
+        (["--device", "tpu"], "--device"),
+        pytest.param(
+            ["--device", "cuda"],
+            "--device cuda",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs no GPU"),
+        ),
+    ],
+)
+def test_bad_options(arguments: list[str], named: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2 and named in result.output
