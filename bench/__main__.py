@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from bench import environment, peers, plots, report
 from bench.measure import Plan, measure
+from bench.memory import fix_the_source_of_memory
 from bench.sizes import LADDER, ON_A_CPU, Size, SizeType
 from bench.workloads import DTYPES, GATES, OPS, PASSES
 from gelu_kernels import backend
@@ -70,7 +71,7 @@ def plan_of(device: str, sizes: tuple[Size, ...], compared: tuple[str, ...], **c
     "sizes",
     type=SizeType(),
     multiple=True,
-    help=f"Elements, or bytes of x.  [default: {', '.join(LADDER)}; on a CPU up to {ON_A_CPU[-1]}]",
+    help=f"Elements, or bytes of x.  [default: {' '.join(LADDER)}; on a CPU {' '.join(ON_A_CPU)}]",
 )
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), help="[default: a GPU if there is one]"
@@ -90,6 +91,7 @@ def main(device: str | None, threads: int | None, output: Path, **chosen) -> Non
     if threads:
         torch.set_num_threads(threads)
     torch.manual_seed(0)
+    fix_the_source_of_memory()
     plan = plan_of(device, **chosen)
     found = {"machine": environment.describe(device), "results": (records := [])}
     stem = output / environment.slug(found["machine"])

@@ -74,6 +74,6 @@ def describe(device: str) -> dict[str, object]:
 
 def slug(machine: dict[str, object]) -> str:
     """The name of its files: the device and the date."""
-    threads = f" {machine['threads']} threads" if "threads" in machine else ""
-    name = f"{machine['device']}{threads} {machine['date']}"
+    threads = f"{machine['threads']} threads" if "threads" in machine else ""
+    name = f"{machine['device']} {threads} {machine['date']}"
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 from bench import accuracy
 
@@ -90,9 +91,11 @@ def bars(axes: Axes, records: list[dict], sides: list[str]) -> None:
         }
         places = [cells.index(cell) + (i - (len(sides) - 1) / 2) * width for cell in found]
         color = COLORS[i if i == 0 else i + 1]
-        axes.bar(places, list(found.values()), width, label=side, color=color)
+        found_bars = axes.bar(places, list(found.values()), width, label=side, color=color)
+        axes.bar_label(found_bars, fmt="%.1f", fontsize=6)
     axes.set_xticks(range(len(cells)), [f"{op}\n{gate}" for op, gate in cells], fontsize=7)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.axhline(1, color="black", linewidth=0.8)
     plain(axes)
 

@@ -12,8 +12,8 @@ from torch.utils.benchmark import Timer
 from bench.sides import Call
 
 TURN = 2e-3  # seconds, about, of one side in one turn
-MOST_TURNS, LEAST_TURNS = 21, 5
-SECONDS = 0.15  # about, in which one side has its turns, if they are not too few
+MOST_TURNS, LEAST_TURNS = 15, 3
+SECONDS = 0.06  # about, in which one side has its turns, if they are not too few
 GRAPHED = 20  # launches in a captured graph
 
 # Runs calls in rotation, so many in all, and gives a function that waits and says the seconds.
@@ -56,8 +56,9 @@ def quartiles(
     """Microseconds of a launch. The calls of a side differ in their inputs alone."""
     counts, turns = {}, MOST_TURNS
     for side, calls in sides.items():
-        run(calls, len(calls) + 1)
-        once = clock(calls, 2 * len(calls))() / (2 * len(calls))
+        once = clock(calls, len(calls))() / len(calls)
+        if once < TURN:  # the first may have been slow
+            once = clock(calls, 2 * len(calls))() / (2 * len(calls))
         counts[side] = max(len(calls), min(2000, round(TURN / max(once, 1e-7))))
         turns = min(turns, max(LEAST_TURNS, round(SECONDS / (once * counts[side]))))
     clocks: dict[str, list[Callable[[], float]]] = {side: [] for side in sides}
