@@ -30,7 +30,8 @@ def call(opening: str, arguments: Sequence[str], closing: str) -> str:
 class Polynomial:
     """In argument - centre, lowest degree first.
 
-    In C++ it is a function; `tag` is a type of which it takes an unnamed argument, to overload it.
+    In C++ it is a function, of a pair of floats as well as of a float; `tag` is a type of which it
+    takes an unnamed argument, to overload it.
     """
 
     name: str
@@ -51,11 +52,15 @@ class Polynomial:
         factor, first = (f"{variable} * ", 1) if self.coefficients[0] == 0 else ("", 0)
         terms = [variable, *(hexadecimal(c, self.real) for c in self.coefficients[first:])]
         body = call(f"return {factor}horner(", terms, ");")
-        parameters = ", ".join([*([self.tag] if self.tag else []), f"{self.real} {self.argument}"])
+        template, real = [], self.real
+        if self.real == "float":
+            template, real = ["template <class Real>"], "Real"
+        parameters = ", ".join([*([self.tag] if self.tag else []), f"{real} {self.argument}"])
         return "\n".join(
             [
                 textwrap.fill(self.comment, 100, initial_indent="// ", subsequent_indent="// "),
-                f"GELU_KERNELS_HD {self.real} {self.name}({parameters}) {{",
+                *template,
+                f"GELU_KERNELS_HD {real} {self.name}({parameters}) {{",
                 textwrap.indent(body, "  "),
                 "}",
             ]

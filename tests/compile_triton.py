@@ -15,7 +15,7 @@ from pathlib import Path
 
 import elf
 from cases import BYTES, CASES, INPUTS, Case
-from cubin import run
+from cubin import pair_sums, run
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
@@ -97,7 +97,8 @@ def compile_for(architecture: str, kernel: launch.Specialization) -> dict:
         return {
             "assembly": launch.compile(kernel, GPUTarget("hip", architecture, 64)).asm["amdgcn"]
         }
-    compiled = launch.compile(kernel, GPUTarget("cuda", int(architecture[3:]), 32)).asm["cubin"]
+    asm = launch.compile(kernel, GPUTarget("cuda", int(architecture[3:]), 32)).asm
+    compiled = asm["cubin"]
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         Path(file.name).write_bytes(compiled)
         usage = run([knobs.nvidia.cuobjdump.path, "-res-usage", file.name]).stdout
@@ -108,6 +109,7 @@ def compile_for(architecture: str, kernel: launch.Specialization) -> dict:
         "subroutines": subroutines,
         "registers": registers,
         "stack": stack,
+        "pair_sums": pair_sums(asm["ptx"]),
     }
 
 

@@ -59,6 +59,7 @@ class Kernel:
     registers: int
     stack: int  # bytes of local memory a thread
     spills: int  # bytes stored there for want of registers
+    pair_sums: int = 0  # additions of two floats at once that the compiler was asked for, in PTX
 
 
 def disassembler() -> str | None:
@@ -121,17 +122,24 @@ def keep(name: str, key: str, make: Callable[[], dict]) -> dict:
     return kept["made"]
 
 
+def pair_sums(ptx: str) -> int:
+    return len(re.findall(r"\b(?:add|sub)[.\w]*\.f32x2\b", ptx))
+
+
 def compile_file(source: Path, command: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         cubin = Path(folder) / "cubin"
-        log = run([*command, "-o", cubin, source]).stderr
+        log = run([*command, "--keep", "--keep-dir", folder, "-o", cubin, source]).stderr
         functions = disassemble(cubin)
+        ptx = (Path(folder) / f"{source.stem}.ptx").read_text()
     report = re.compile(
         r"Function properties for (\w+)\n\s*(\d+) bytes stack frame, (\d+) bytes spill stores.*\n"
         r".*Used (\d+) registers"
     )
+    _, *entries = re.split(r"\.entry (\w+)", ptx)
+    sums = {name: pair_sums(body) for name, body in zip(entries[::2], entries[1::2], strict=True)}
     resources = [
-        (name, int(registers), int(stack), int(spills))
+        (name, int(registers), int(stack), int(spills), sums.get(name, 0))
         for name, stack, spills, registers in report.findall(log)
     ]
     return {"resources": resources, "functions": functions}

@@ -103,6 +103,11 @@ def flushes_subnormals(kernel: Kernel) -> bool:
     return any(".FTZ" in x and not x.startswith("MUFU") for x in opcodes(kernel))
 
 
+def has_fused_pairs(kernel: Kernel) -> bool:
+    sums = sum(instruction.name == "FADD2" for instruction in kernel.instructions)
+    return sums < kernel.pair_sums
+
+
 def resident_threads(kernel: Kernel) -> int:
     allocated = -(-kernel.registers // 8) * 8
     return min(MOST_THREADS, REGISTERS // (allocated * BLOCK_THREADS) * BLOCK_THREADS)
@@ -160,6 +165,11 @@ def test_no_calls(kernels: list[Kernel]) -> None:
 
 def test_subnormals_are_kept(kernels: list[Kernel]) -> None:
     assert not [x.name for x in kernels if flushes_subnormals(x)]
+
+
+def test_pairs_are_not_fused(kernels: list[Kernel]) -> None:
+    """ptxas makes one operation of a product of pairs of floats and a sum, whatever it is told."""
+    assert not [(x.name, x.pair_sums) for x in kernels if has_fused_pairs(x)]
 
 
 def test_registers(kernels: list[Kernel]) -> None:
@@ -221,6 +231,12 @@ def test_checks_find_faults(
     faults: dict[str, Kernel], check: Callable[[Kernel], bool], faulty: set[str]
 ) -> None:
     assert {name for name, kernel in faults.items() if check(kernel)} == faulty
+
+
+def test_check_finds_fused_pairs() -> None:
+    product, total, fused = (decode(name, "", "") for name in ("FMUL2", "FADD2", "FFMA2"))
+    kernels = [Kernel("sound", [product, total], 8, 0, 0, 1), Kernel("fused", [fused], 8, 0, 0, 1)]
+    assert [has_fused_pairs(kernel) for kernel in kernels] == [False, True]
 
 
 def test_vector_path_finds_faults(faults: dict[str, Kernel]) -> None:

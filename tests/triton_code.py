@@ -53,15 +53,15 @@ def nvidia_kernels(architecture: str) -> list[Kernel]:
         ]
         instructions = cubin.disassemble_together(codes, subroutines, architecture)
         return {
-            name: [x["registers"], x["stack"], fields]
+            name: [x["registers"], x["stack"], x["pair_sums"], fields]
             for (name, x), fields in zip(compiled.items(), instructions, strict=True)
         }
 
     kept = compile_kernels(architecture, [cubin.disassembler()], disassembled)
     spills = 0  # they count as part of the stack
     return [
-        Kernel(name, [cubin.decode(*i) for i in instructions], registers, stack, spills)
-        for name, (registers, stack, instructions) in kept.items()
+        Kernel(name, [cubin.decode(*i) for i in instructions], registers, stack, spills, pairs)
+        for name, (registers, stack, pairs, instructions) in kept.items()
     ]
 
 

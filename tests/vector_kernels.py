@@ -43,6 +43,7 @@ class VectorKernel:
 
     @property
     def slots(self) -> float:
+        """An instruction takes one, also if it is for a pair of floats (FFMA2)."""
         return self._per_element(len(self.path))
 
     @property

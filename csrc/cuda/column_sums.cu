@@ -48,9 +48,11 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
         dy[i].unpack(dy_numbers);
         rest[i].unpack();
 #pragma unroll
-        for (int j = 0; j < Part::size; ++j) {
-          dx[j] = gradient.apply(dy_numbers[j], rest[i], j);
-          sum[j] += dx[j];
+        for (int j = 0; j < Part::size; j += kPacked<Real>) {
+          unpack(gradient.apply(pack(dy_numbers + j), rest[i], j), dx + j);
+          // Not in pairs: dx is a product.
+#pragma unroll
+          for (int k = j; k < j + kPacked<Real>; ++k) sum[k] += dx[k];
         }
         Part::round(dx).store(dx_row + i * dx_step, m.dx.column_stride, left);
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "csrc/cuda/kernels.h"
+#include "csrc/cuda/packed.h"
 #include "csrc/cuda/part.h"
 #include "csrc/gates/pointwise.h"
 
@@ -36,8 +37,9 @@ struct Gradient {
   __device__ __forceinline__ Row load(int i) const {
     return {Part::load(x_row + i * x_step, column_stride, left), {}};
   }
-  __device__ __forceinline__ Real apply(Real dy, const Row& row, int j) const {
-    return AddBias<Backward<Gate, Precision>>::apply(dy, row.numbers[j], bias[j]);
+  // From the element j on.
+  __device__ __forceinline__ Packed<Real> apply(Packed<Real> dy, const Row& row, int j) const {
+    return AddBias<Backward<Gate, Precision>>::apply(dy, pack(row.numbers + j), pack(bias + j));
   }
   __device__ __forceinline__ void advance(int rows) { x_row += rows * x_step; }
 };
@@ -78,9 +80,15 @@ struct Gradient<Mask, Precision, Part> {
     }
     return row;
   }
-  __device__ __forceinline__ Real apply(Real dy, const Row& row, int j) const {
-    const uint32_t bits = Part::spacing == 1 ? row.bytes[0] >> j : row.bytes[j];
-    return bits >> row.first_bit & 1 ? dy : Real(0);
+  __device__ __forceinline__ Packed<Real> apply(Packed<Real> dy, const Row& row, int j) const {
+    Real dx[kPacked<Real>];
+    unpack(dy, dx);
+#pragma unroll
+    for (int k = 0; k < kPacked<Real>; ++k) {
+      const uint32_t bits = Part::spacing == 1 ? row.bytes[0] >> (j + k) : row.bytes[j + k];
+      dx[k] = bits >> row.first_bit & 1 ? dx[k] : Real(0);
+    }
+    return pack(dx);
   }
   __device__ __forceinline__ void advance(int rows) { bit += rows * step; }
 };

@@ -6,6 +6,7 @@
 
 #include "csrc/cuda/divisor.h"
 #include "csrc/cuda/launch.h"
+#include "csrc/cuda/packed.h"
 #include "csrc/cuda/tuning.h"
 #include "csrc/cuda/vector.h"
 #include "csrc/gates/pointwise.h"
@@ -17,6 +18,10 @@ struct RowMap {
   using Real = typename Precision::Real;
   using V = Vector<Precision>;
   static constexpr int inputs = Function::inputs - kBias;  // that differ from row to row
+  static constexpr bool has_biased_pairs =
+      kBias && inputs == 1 && is_half<Precision> && kPacked<Real> > 1;
+  static constexpr int blocks =
+      has_biased_pairs ? kBiasedPairsBlocksPerProcessor : blocks_per_processor(inputs);
 
   template <size_t... k>
   static __device__ __forceinline__ V apply(const V (&in)[inputs], const Real (&bias)[V::size],
@@ -24,11 +29,11 @@ struct RowMap {
     Real numbers[inputs][V::size], out[V::size];
     (in[k].unpack(numbers[k]), ...);
 #pragma unroll
-    for (int j = 0; j < V::size; ++j) {
+    for (int j = 0; j < V::size; j += kPacked<Real>) {
       if constexpr (kBias) {
-        out[j] = Function::apply(numbers[k][j]..., bias[j]);
+        unpack(Function::apply(pack(numbers[k] + j)..., pack(bias + j)), out + j);
       } else {
-        out[j] = Function::apply(numbers[k][j]...);
+        unpack(Function::apply(pack(numbers[k] + j)...), out + j);
       }
     }
     if constexpr (Function::is_value)
@@ -38,8 +43,7 @@ struct RowMap {
 };
 
 template <class Function, class Precision, bool kBias, int kRows>
-__global__ void __launch_bounds__(kThreads,
-                                  blocks_per_processor(RowMap<Function, Precision, kBias>::inputs))
+__global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::blocks)
     map_rows(const __grid_constant__ Rows m, const Divisor segments) {
   using M = RowMap<Function, Precision, kBias>;
   using V = typename M::V;

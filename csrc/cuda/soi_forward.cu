@@ -1,6 +1,7 @@
 // The SOI map and its mask.
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/octet.h"
+#include "csrc/cuda/packed.h"
 #include "csrc/random/bernoulli.h"
 
 namespace gelu_kernels::cuda {
@@ -24,16 +25,26 @@ __device__ __forceinline__ uint32_t draw(Octet<Precision>& x, const char* bias, 
       Real addends[V::size];
       addend.vectors[i].unpack(addends);
 #pragma unroll
-      for (int j = 0; j < V::size; ++j) numbers[j] += addends[j];
+      for (int j = 0; j < V::size; j += kPacked<Real>) {
+        unpack(pack(numbers + j) + pack(addends + j), numbers + j);
+      }
       x.vectors[i] = V::round(numbers);
     }
     bool kept[V::size];
 #pragma unroll
-    for (int j = 0; j < V::size; ++j) {
+    for (int j = 0; j < V::size; j += kPacked<Real>) {
       const int element = i * V::size + j;
       if (element % 4 == 0) random = philox(group + element / 4, seed);
-      kept[j] = bernoulli<Gate>(static_cast<float>(numbers[j]), random.word[element % 4]);
-      if (kept[j]) mask |= 1 << element;
+      Real words[kPacked<Real>];
+#pragma unroll
+      for (int k = 0; k < kPacked<Real>; ++k) {
+        words[k] = static_cast<float>(random.word[element % 4 + k]);
+      }
+      unpack(bernoulli<Gate>(pack(numbers + j), pack(words)), kept + j);
+#pragma unroll
+      for (int k = 0; k < kPacked<Real>; ++k) {
+        if (kept[j + k]) mask |= 1 << (element + k);
+      }
     }
     x.vectors[i] = x.vectors[i].select(kept);
   }

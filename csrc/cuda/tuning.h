@@ -17,9 +17,10 @@ constexpr int kThreads = kWarps * kWarp;
 // bandwidth of 3 TB/s times a latency of 0.7 us asks for 16 kB in flight on each of an H100's 132
 // processors. Four blocks of 256 threads with 4 vectors are 64 kB; they leave a thread 64
 // registers. With more operands there are fewer rows; three inputs, or column sums, also need more
-// registers.
+// registers, and so does a bias in 16 bits beside pairs of floats.
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : inputs == 2 ? 2 : 1; }
 constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
+constexpr int kBiasedPairsBlocksPerProcessor = 3;
 constexpr int kColumnSumRows = 2;
 constexpr int kColumnSumBlocksPerProcessor = 2;
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "csrc/cuda/packed.h"
 #include "csrc/cuda/tuning.h"
 #include "csrc/gates/storage.h"
 
@@ -84,8 +85,9 @@ struct Vector {
     if constexpr (is_half<Precision>) {
       float up[size];
 #pragma unroll
-      for (int j = 0; j < size; ++j)
-        up[j] = Storage<Precision>::template break_tie<kMayTie>(from[j]);
+      for (int j = 0; j < size; j += kPacked<Real>) {
+        cuda::unpack(Storage<Precision>::template break_tie<kMayTie>(pack(from + j)), up + j);
+      }
       Vector v = round(up);
       v.words = {sign_of(x.words.x, v.words.x), sign_of(x.words.y, v.words.y),
                  sign_of(x.words.z, v.words.z), sign_of(x.words.w, v.words.w)};

@@ -42,6 +42,27 @@ struct fast_bf16 {
 template <class Precision>
 constexpr bool is_half = !std::is_same_v<Precision, fp32> && !std::is_same_v<Precision, fp64>;
 
+// Adding `round_to_integer` to |u| < 2^21 (2^50 for double) leaves round(u) in the low bits of the
+// sum.
+template <typename Real>
+struct Format;
+template <>
+struct Format<float> {
+  using Number = float;
+  static constexpr float round_to_integer = 0x1.8p23f;
+  static constexpr int mantissa_bits = 23;
+};
+template <>
+struct Format<double> {
+  using Number = double;
+  static constexpr double round_to_integer = 0x1.8p52;
+  static constexpr int mantissa_bits = 52;
+};
+
+// The type of a formula's constants: Real, or float if that is a pair of them (see float_pair.h).
+template <typename Real>
+using Number = typename Format<Real>::Number;
+
 GELU_KERNELS_HD float fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return __fmaf_rn(a, b, c);
@@ -124,8 +145,25 @@ GELU_KERNELS_HD Real positive_part(Real x) {
 #endif
 }
 
+// y() where x > 0. They are functions because one x asks for only one of them.
+template <typename Real, typename Y, typename Otherwise>
+GELU_KERNELS_HD Real where_positive(Real x, Y y, Otherwise otherwise) {
+  return x > 0 ? y() : otherwise();
+}
+
+GELU_KERNELS_HD bool is_positive_or_nan(float x) { return !(x <= 0); }
+
+// x - y, where they may be products: see float_pair.h.
+template <typename Real>
+GELU_KERNELS_HD Real difference(Real x, Real y) {
+  return x - y;
+}
+
 // 2^x and 1/x by one instruction of a GPU's special function unit, with errors of 2^-22 and 2^-23
 // and no subnormal numbers in or out. 2^x is exact for an integer.
+#if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
+#define GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
+#endif
 #if defined(__CUDA_ARCH__)
 GELU_KERNELS_HD float approximate_exp2(float x) {
   float y;
@@ -142,20 +180,22 @@ float approximate_exp2(float x);
 float approximate_reciprocal(float x);
 #endif
 
-#if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
+#ifdef GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
 // 1/x to about half a unit in the last place, by a step of Newton's.
-GELU_KERNELS_HD float refined_reciprocal(float x) {
-  const float estimate = approximate_reciprocal(x);
+template <typename Real>
+GELU_KERNELS_HD Real refined_reciprocal(Real x) {
+  const Real estimate = approximate_reciprocal(x);
   return fma(estimate, fma(-x, estimate, 1.0f), estimate);
 }
 #endif
 
 // n/d, correctly rounded. n, d and n/d are far from overflow and underflow: the steps that a GPU
 // takes, which are those of its division without the test for such operands, are then exact enough.
-GELU_KERNELS_HD float quotient(float n, float d) {
-#if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
-  const float reciprocal = refined_reciprocal(d);
-  float q = n * reciprocal;
+template <typename Real>
+GELU_KERNELS_HD Real quotient(Real n, Real d) {
+#ifdef GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
+  const Real reciprocal = refined_reciprocal(d);
+  Real q = n * reciprocal;
   q = fma(reciprocal, fma(-d, q, n), q);
   return fma(reciprocal, fma(-d, q, n), q);
 #else
@@ -166,34 +206,31 @@ GELU_KERNELS_HD double quotient(double n, double d) { return n / d; }
 
 // c0 + c1 x + c2 x^2 + ... by Horner's rule, unrolled.
 template <typename Real>
-GELU_KERNELS_HD Real horner(Real, Real c0) {
+GELU_KERNELS_HD Real horner(Real, Number<Real> c0) {
   return c0;
 }
 template <typename Real, typename... Rest>
-GELU_KERNELS_HD Real horner(Real x, Real c0, Rest... rest) {
+GELU_KERNELS_HD Real horner(Real x, Number<Real> c0, Rest... rest) {
   return fma(horner(x, rest...), x, c0);
 }
 
-// Adding `round_to_integer` to |u| < 2^21 (2^50 for double) leaves round(u) in the low bits of the
-// sum.
+// 2^n for n = shifted - round_to_integer less the exponent bias, where shifted is such a sum.
 template <typename Real>
-struct Format;
-template <>
-struct Format<float> {
-  static constexpr float round_to_integer = 0x1.8p23f;
-  static constexpr int mantissa_bits = 23;
-};
-template <>
-struct Format<double> {
-  static constexpr double round_to_integer = 0x1.8p52;
-  static constexpr int mantissa_bits = 52;
-};
+GELU_KERNELS_HD Real power_of_two(Real shifted) {
+  return from_bits(bits(shifted) << Format<Real>::mantissa_bits);
+}
 
 // q·2^n for n = shifted - round_to_integer, where shifted is such a sum: n is added to q's
 // exponent, so q and the result must be normal numbers.
 template <typename Real>
 GELU_KERNELS_HD Real scale_by_power_of_two(Real q, Real shifted) {
   return from_bits(bits(q) + (bits(shifted) << Format<Real>::mantissa_bits));
+}
+
+// x if it is odd, as an integer of its bits, else the next number up, which is.
+GELU_KERNELS_HD float odd_neighbour(float x) {
+  const uint32_t u = bits(x);
+  return from_bits((u - (u >> 31)) | 1);
 }
 
 }  // namespace gelu_kernels

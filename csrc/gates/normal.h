@@ -13,9 +13,8 @@ namespace gelu_kernels {
 struct Normal {
   static constexpr bool may_tie = false;  // see Storage<fp16>
 
-  template <class Precision>
-  static GELU_KERNELS_HD typename Precision::Real value(typename Precision::Real x) {
-    using Real = typename Precision::Real;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real value(Real x) {
     using C = NormalConstants<Precision>;
     if constexpr (std::is_same_v<Precision, fast_bf16>) {
       using Half = NormalConstants<bf16>;
@@ -25,11 +24,11 @@ struct Normal {
       const Real power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, log2_scale - 1));
       return fma(-(a * Half::unscale), power, positive_part(x));
     } else if constexpr (is_half<Precision>) {
-      const float a = magnitude(x, C::value_limit);
-      const Power power = scaled_exp2<Precision>(normal_log2_cdf(Precision(), a), a, -1.0f);
+      const Real a = magnitude(x, C::value_limit);
+      const Power<Real> power = scaled_exp2<Precision>(normal_log2_cdf(Precision(), a), a, -1.0f);
       // Near zero power is 1/2: the first fma is exact, and y has no rounding but its last.
-      const float scaled = a * C::unscale;
-      const float y = fma(-scaled, power.integral, positive_part(x));
+      const Real scaled = a * C::unscale;
+      const Real y = fma(-scaled, power.integral, positive_part(x));
       return fma(-scaled * power.integral, power.fractional, y);
     } else {
       const Real a = magnitude(x, C::limit);
@@ -41,29 +40,31 @@ struct Normal {
     }
   }
 
-  template <class Precision>
-  static GELU_KERNELS_HD typename Precision::Real derivative(typename Precision::Real x) {
-    using Real = typename Precision::Real;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real derivative(Real x) {
     using C = NormalConstants<Precision>;
     if constexpr (is_half<Precision>) {
-      const float a = magnitude(x, C::derivative_limit);
-      const float distance = fma(-a, C::slope * C::unscale, 0.5f * C::unscale);
-      const Power power = scaled_exp2<Precision>(normal_log2_derivative(Precision(), a), a, 0.0f);
-      const float scaled = distance * power.integral;
-      const float whole = fma(power.integral, power.fractional, power.integral);
-      return x > 0 ? fma(-distance, whole, 1.0f) : fma(scaled, power.fractional, scaled);
+      const Real a = magnitude(x, C::derivative_limit);
+      const Real distance = fma(-a, C::slope * C::unscale, 0.5f * C::unscale);
+      const Power<Real> power =
+          scaled_exp2<Precision>(normal_log2_derivative(Precision(), a), a, 0.0f);
+      const Real scaled = distance * power.integral;
+      const Real whole = fma(power.integral, power.fractional, power.integral);
+      return where_positive(
+          x, [&] { return fma(-distance, whole, Real(1)); },
+          [&] { return fma(scaled, power.fractional, scaled); });
     } else {
       const Real a = magnitude(x, C::limit);
       const Real distance = fma(-a, C::unscale, C::root_hi * C::unscale) + C::root_lo * C::unscale;
       const Real factor = normal_derivative_factor(quotient(a, a + C::derivative_pole));
       const Real d = scaled_gaussian<Precision>(factor, a);
-      return x > 0 ? fma(-distance, d, Real(1)) : distance * d;
+      return where_positive(
+          x, [&] { return fma(-distance, d, Real(1)); }, [&] { return distance * d; });
     }
   }
 
-  template <class Precision>
-  static GELU_KERNELS_HD typename Precision::Real second_derivative(typename Precision::Real x) {
-    using Real = typename Precision::Real;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real second_derivative(Real x) {
     using Wide = std::conditional_t<is_half<Precision>, fp32, Precision>;
     using C = NormalConstants<Wide>;
     const Real a = magnitude(x, C::limit);
@@ -74,11 +75,12 @@ struct Normal {
   // Whether u < 2^32 Phi(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
   // absolute error of less than 2e-6. No special function unit: random masks are to be the same on
   // every machine.
-  static GELU_KERNELS_HD bool in_tail(float x, float u) {
-    const float a = magnitude_or_limit(x, NormalConstants<fp32>::tail_limit);
-    const float root = normal_tail_root(a);
-    const float power_2 = root * root, power_4 = power_2 * power_2, power_8 = power_4 * power_4;
-    return u < fma(power_8, power_8, -1.0f);
+  template <class Real>
+  static GELU_KERNELS_HD auto in_tail(Real x, Real u) {
+    const Real a = magnitude_or_limit(x, NormalConstants<fp32>::tail_limit);
+    const Real root = normal_tail_root(a);
+    const Real power_2 = root * root, power_4 = power_2 * power_2, power_8 = power_4 * power_4;
+    return u < fma(power_8, power_8, Real(-1));
   }
 
   // g'' as a formula over any type that has exp and clamp of its own: over at::Tensor, it can be
@@ -90,24 +92,20 @@ struct Normal {
   }
 
  private:
+  template <class Real>
   struct Power {
-    float integral;    // 2^n
-    float fractional;  // 2^f - 1
+    Real integral;    // 2^n
+    Real fractional;  // 2^f - 1
   };
 
   // 2^(a h + offset) / unscale.
-  template <class Precision>
-  static GELU_KERNELS_HD Power scaled_exp2(float h, float a, float offset) {
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Power<Real> scaled_exp2(Real h, Real a, float offset) {
+    // It holds the exponent bias, so that a shift alone makes a power of two.
     const float origin = NormalConstants<Precision>::origin + offset;
-    const float shifted = fma(h, a, origin);
-    const float f = fma(h, a, origin - shifted);
+    const Real shifted = fma(h, a, origin);
+    const Real f = fma(h, a, origin - shifted);
     return {power_of_two(shifted), exp2m1<Precision>(f)};
-  }
-
-  // `origin` holds the exponent bias, so that a shift alone makes a power of two.
-  template <class Real>
-  static GELU_KERNELS_HD Real power_of_two(Real shifted) {
-    return from_bits(bits(shifted) << Format<Real>::mantissa_bits);
   }
 
   template <class Precision, class Real>

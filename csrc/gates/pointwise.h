@@ -12,15 +12,17 @@ struct Forward {
   static constexpr int inputs = 1;
   static constexpr bool is_value = true;
   static constexpr bool may_tie = Gate::may_tie;
-  using Real = typename Precision::Real;
-  static GELU_KERNELS_HD Real apply(Real x) { return Gate::template value<Precision>(x); }
+  template <class Real>
+  static GELU_KERNELS_HD Real apply(Real x) {
+    return Gate::template value<Precision>(x);
+  }
 };
 
 template <class Gate, class Precision>
 struct Backward {
   static constexpr int inputs = 2;
   static constexpr bool is_value = false;
-  using Real = typename Precision::Real;
+  template <class Real>
   static GELU_KERNELS_HD Real apply(Real dy, Real x) {
     return dy * Gate::template derivative<Precision>(x);
   }
@@ -30,7 +32,7 @@ template <class Gate, class Precision>
 struct DoubleBackward {
   static constexpr int inputs = 3;
   static constexpr bool is_value = false;
-  using Real = typename Precision::Real;
+  template <class Real>
   static GELU_KERNELS_HD Real apply(Real ddx, Real dy, Real x) {
     return ddx * dy * Gate::template second_derivative<Precision>(x);
   }
@@ -41,11 +43,15 @@ template <class Function>
 struct AddBias {
   static constexpr int inputs = Function::inputs + 1;
   static constexpr bool is_value = false;
-  using Real = typename Function::Real;
-  static GELU_KERNELS_HD Real apply(Real x, Real bias) { return Function::apply(x + bias); }
+  template <class Real>
+  static GELU_KERNELS_HD Real apply(Real x, Real bias) {
+    return Function::apply(x + bias);
+  }
+  template <class Real>
   static GELU_KERNELS_HD Real apply(Real dy, Real x, Real bias) {
     return Function::apply(dy, x + bias);
   }
+  template <class Real>
   static GELU_KERNELS_HD Real apply(Real ddx, Real dy, Real x, Real bias) {
     return Function::apply(ddx, dy, x + bias);
   }

@@ -19,9 +19,9 @@ struct SigmoidGate {
   // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
   static constexpr bool may_tie = true;
 
-  template <class Precision>
-  static GELU_KERNELS_HD typename Precision::Real value(typename Precision::Real x) {
-    using C = Constants<typename Precision::Real>;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real value(Real x) {
+    using C = Constants<Number<Real>>;
     const auto a = magnitude(x, C::limit);
     if constexpr (std::is_same_v<Precision, fast_bf16> && C::k3_hi != 0) {
       // A linear v has one hard case, x = -0.1235, that its errors would turn.
@@ -35,41 +35,41 @@ struct SigmoidGate {
     }
   }
 
-  template <class Precision>
-  static GELU_KERNELS_HD typename Precision::Real derivative(typename Precision::Real x) {
-    using C = Constants<typename Precision::Real>;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real derivative(Real x) {
+    using C = Constants<Number<Real>>;
     const auto a = magnitude(x, C::limit);
-    typename Precision::Real tail;
+    Real tail;
     if constexpr (is_half<Precision>) {
       tail = half_derivative_tail(a);
     } else {
       tail = derivative_tail(a);
     }
-    return x > 0 ? 1 - tail : tail;
+    return where_positive(x, [&] { return Real(1) - tail; }, [&] { return tail; });
   }
 
   // E (2 v' + a v'' - a v'^2 (1 - E) / (1 + E)) / (1 + E)^2.
-  template <class Precision>
-  static GELU_KERNELS_HD typename Precision::Real second_derivative(typename Precision::Real x) {
-    using Real = typename Precision::Real;
-    using C = Constants<Real>;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real second_derivative(Real x) {
+    using C = Constants<Number<Real>>;
     const Real a = magnitude(x, C::limit);
     const Real e = exponential(a);
     const Real slope = even(a, C::slope_0, C::slope_2);
     const Real sum = C::scale + e;
-    const Real bracket =
-        even(a, 2 * C::slope_0, 4 * C::slope_2) * sum - a * slope * slope * (C::scale - e);
+    const Real bracket = difference(even(a, 2 * C::slope_0, 4 * C::slope_2) * sum,
+                                    a * slope * slope * (C::scale - e));
     return quotient(e * bracket, sum * sum * fma(e, 1 / C::scale, Real(1)));
   }
 
   // Whether u < (2^32 + 1) F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has
   // an absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
-  static GELU_KERNELS_HD bool in_tail(float x, float u) {
+  template <class Real>
+  static GELU_KERNELS_HD auto in_tail(Real x, Real u) {
     using C = Constants<fp16>;
-    const float a = magnitude_or_limit(x, Constants<float>::tail_limit);
-    const Exponent<float> n = exponent(a, even(a, C::k1, C::k3), 0.0f);
-    const float inverse = scale_by_power_of_two(exp2_polynomial_4(n.fraction), n.shifted);
-    return fma(u, inverse, inverse) < 0x1p32f - u;
+    const Real a = magnitude_or_limit(x, Constants<float>::tail_limit);
+    const Exponent<Real> n = exponent(a, even(a, C::k1, C::k3), 0.0f);
+    const Real inverse = scale_by_power_of_two(exp2_polynomial_4(n.fraction), n.shifted);
+    return fma(u, inverse, inverse) < Real(0x1p32f) - u;
   }
 
   // g'' as a formula over any type that has sigmoid and clamp of its own: over at::Tensor, it can
@@ -99,17 +99,17 @@ struct SigmoidGate {
 
   // u = x y.
   template <class Real>
-  static GELU_KERNELS_HD Exponent<Real> exponent(Real x, Real y,
-                                                 Real log2_scale = Constants<Real>::log2_scale) {
-    const Real origin = Format<Real>::round_to_integer + log2_scale;
+  static GELU_KERNELS_HD Exponent<Real> exponent(
+      Real x, Real y, Number<Real> log2_scale = Constants<Number<Real>>::log2_scale) {
+    const Number<Real> origin = Format<Real>::round_to_integer + log2_scale;
     const Real shifted = fma(x, y, origin);
     return {shifted, fma(x, y, origin - shifted)};
   }
 
   // c0 + c2 a^2; c2 is 0 if v is linear.
   template <class Real>
-  static GELU_KERNELS_HD Real even(Real a, Real c0, Real c2) {
-    if constexpr (Constants<Real>::k3_hi == 0) {
+  static GELU_KERNELS_HD Real even(Real a, Number<Real> c0, Number<Real> c2) {
+    if constexpr (Constants<Number<Real>>::k3_hi == 0) {
       return c0;
     } else {
       return fma(a * a, c2, c0);
@@ -124,14 +124,17 @@ struct SigmoidGate {
   }
 
   // 2^f.
-  static GELU_KERNELS_HD float exp2_fraction(float f) { return exp2_polynomial_6(f); }
+  template <class Real>
+  static GELU_KERNELS_HD Real exp2_fraction(Real f) {
+    return exp2_polynomial_6(f);
+  }
   static GELU_KERNELS_HD double exp2_fraction(double f) { return exp2_polynomial(f); }
 
   // scale E. v(a) log2(e) = a w reaches 160 (1090 in double) before g underflows, where a rounding
   // of w to half a unit in the last place would change E by 80 units.
   template <class Real>
   static GELU_KERNELS_HD Real exponential(Real a) {
-    using C = Constants<Real>;
+    using C = Constants<Number<Real>>;
     Pair<Real> w{C::k1_hi, C::k1_lo};
     if constexpr (C::k3_hi != 0) {
       const Real s = a * a;
@@ -146,27 +149,29 @@ struct SigmoidGate {
   template <class Real>
   static GELU_KERNELS_HD Real approximate_tail(Real a) {
     using C = Constants<fp16>;
-    using Scale = Constants<Real>;
+    using Scale = Constants<Number<Real>>;
     const Real e = approximate_exp2(fma(-a, even(a, C::k1, C::k3), Scale::log2_scale));
     return e * refined_reciprocal(Scale::scale + e);
   }
 
   // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 1 - 2^-24,
   // and the other constants are a few units off too, such that every result is on the right side.
-  static GELU_KERNELS_HD float half_tail(float a) {
+  template <class Real>
+  static GELU_KERNELS_HD Real half_tail(Real a) {
     using C = Constants<fp16>;
-    const Exponent<float> u = exponent(-a, even(a, C::k1, C::k3));
-    const float power =
+    const Exponent<Real> u = exponent(-a, even(a, C::k1, C::k3));
+    const Real power =
         horner(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
-    const float e = scale_by_power_of_two(power, u.shifted);
-    return quotient(e, Constants<float>::scale * C::one + e);
+    const Real e = scale_by_power_of_two(power, u.shifted);
+    return quotient(e, Constants<Number<Real>>::scale * C::one + e);
   }
 
   // D for 16-bit results: near its root with an absolute error of 2^-24, about what the rounding of
   // x + bias to a float makes there.
-  static GELU_KERNELS_HD float half_derivative_tail(float a) {
+  template <class Real>
+  static GELU_KERNELS_HD Real half_derivative_tail(Real a) {
     using C = Constants<fp16>;
-    const float f = half_tail(a);
+    const Real f = half_tail(a);
     return fma(-a * even(a, C::slope_0, C::slope_2), fma(-f, f, f), f);
   }
 
@@ -178,7 +183,7 @@ struct SigmoidGate {
   // fit/sigmoid.py).
   template <class Real>
   static GELU_KERNELS_HD Real derivative_tail(Real a) {
-    using C = Constants<Real>;
+    using C = Constants<Number<Real>>;
     // r - a without a rounding error: Knuth's two-sum.
     const Real difference = C::root_hi - a;
     const Real minus_a = difference - C::root_hi;
@@ -194,8 +199,8 @@ struct SigmoidGate {
     const Real p = exp2m1_polynomial(fma(distance.lo, w.hi, fma(distance.hi, w.lo, u.fraction)));
     // E = exp(-v(r)) 2^n (1 + p). 1 + p enters the product E h with a single rounding.
     const Real power = scale_by_power_of_two(Real(1), u.shifted);
-    const Real e_power = scale_by_power_of_two(C::root_exp, u.shifted);
-    const Real h_power = scale_by_power_of_two(C::root_exp_squared, u.shifted);
+    const Real e_power = scale_by_power_of_two(Real(C::root_exp), u.shifted);
+    const Real h_power = scale_by_power_of_two(Real(C::root_exp_squared), u.shifted);
     const Real e = fma(e_power, p, e_power);
     const Real growth = fma(h_power, p, h_power - C::scale * C::root_exp_squared);
     const Real h = power * fma(distance.hi, slope, fma(distance.lo, slope, growth));

@@ -35,8 +35,8 @@ struct Storage<bf16> {
   }
   // Moves the value of a gate off a tie, upwards, so that store() gives what store_value() does,
   // but for the sign of a zero. The only ties are subnormal numbers.
-  template <bool kMayTie>
-  static GELU_KERNELS_HD float break_tie(float y) {
+  template <bool kMayTie, class Real>
+  static GELU_KERNELS_HD Real break_tie(Real y) {
     return y + 0x1p-149f;
   }
 
@@ -91,12 +91,11 @@ struct Storage<fp16> {
   }
   // As above; the value of some gates can be a tie of any size (kMayTie). There an odd float stands
   // in for an even one: that is on the same side of any tie, and is none.
-  template <bool kMayTie>
-  static GELU_KERNELS_HD float break_tie(float y) {
-    const float up = y + 0x1.8p-49f;
+  template <bool kMayTie, class Real>
+  static GELU_KERNELS_HD Real break_tie(Real y) {
+    const Real up = y + 0x1.8p-49f;
     if constexpr (!kMayTie) return up;
-    const uint32_t u = bits(at_most(up, 0x1p17f));  // infinity would become NaN
-    return from_bits((u - (u >> 31)) | 1);
+    return odd_neighbour(at_most(up, 0x1p17f));  // infinity would become NaN
   }
 
  private:

@@ -5,10 +5,19 @@
 
 namespace gelu_kernels {
 
-// m for 32 random bits. Where 2^32 F(-|x|) < 1, no number is in the tail. NaN is kept.
+// m for 32 random bits, as an integer rounded to a float. Where 2^32 F(-|x|) < 1, no number is in
+// the tail. NaN is kept.
+template <class Gate, class Real>
+GELU_KERNELS_HD auto bernoulli(Real x, Real random) {
+  return Gate::in_tail(x, random) != is_positive_or_nan(x);
+}
+template <class Gate>
+GELU_KERNELS_HD bool bernoulli(double x, double random) {
+  return bernoulli<Gate>(static_cast<float>(x), static_cast<float>(random));
+}
 template <class Gate>
 GELU_KERNELS_HD bool bernoulli(float x, uint32_t random) {
-  return Gate::in_tail(x, static_cast<float>(random)) != !(x <= 0);
+  return bernoulli<Gate>(x, static_cast<float>(random));
 }
 
 }  // namespace gelu_kernels

@@ -7,29 +7,34 @@
 namespace gelu_kernels {
 
 // 2^f for |f| <= 1/2; relative error of 2^f 2^-18.4.
-GELU_KERNELS_HD float exp2_polynomial_4(float f) {
+template <class Real>
+GELU_KERNELS_HD Real exp2_polynomial_4(Real f) {
   return horner(f, 0x1p0f, 0x1.62e12cp-1f, 0x1.ec036ep-3f, 0x1.c9fc6cp-5f, 0x1.3a0538p-7f);
 }
 
 // 2^f - 1 for |f| <= 1/2; relative error of 2^f 2^-18.4.
-GELU_KERNELS_HD float exp2m1_polynomial_4(float f) {
+template <class Real>
+GELU_KERNELS_HD Real exp2m1_polynomial_4(Real f) {
   return f * horner(f, 0x1.62e12cp-1f, 0x1.ec036ep-3f, 0x1.c9fc6cp-5f, 0x1.3a0538p-7f);
 }
 
 // 2^f - 1 for |f| <= 1/2; relative error of 2^f 2^-23.4.
-GELU_KERNELS_HD float exp2m1_polynomial_5(float f) {
+template <class Real>
+GELU_KERNELS_HD Real exp2m1_polynomial_5(Real f) {
   return f * horner(f, 0x1.62e42ap-1f, 0x1.ebf9c2p-3f, 0x1.c6b6d8p-5f, 0x1.3ce8acp-7f,
                     0x1.5bda4p-10f);
 }
 
 // 2^f for |f| <= 1/2; relative error of 2^f 2^-28.3.
-GELU_KERNELS_HD float exp2_polynomial_6(float f) {
+template <class Real>
+GELU_KERNELS_HD Real exp2_polynomial_6(Real f) {
   return horner(f, 0x1p0f, 0x1.62e43p-1f, 0x1.ebfbdcp-3f, 0x1.c6af7cp-5f, 0x1.3b2dep-7f,
                 0x1.5f082ep-10f, 0x1.416b5ep-13f);
 }
 
 // 2^f - 1 for |f| <= 1/2; relative error of 2^f 2^-28.3.
-GELU_KERNELS_HD float exp2m1_polynomial(float f) {
+template <class Real>
+GELU_KERNELS_HD Real exp2m1_polynomial(Real f) {
   return f * horner(f, 0x1.62e43p-1f, 0x1.ebfbdcp-3f, 0x1.c6af7cp-5f, 0x1.3b2dep-7f,
                     0x1.5f082ep-10f, 0x1.416b5ep-13f);
 }

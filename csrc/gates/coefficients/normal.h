@@ -53,20 +53,23 @@ struct NormalConstants<fp16> {
 };
 
 // Phi(-a) 2^(k a^2) a/z for z = 2.5 a / (a + 2.5) and a <= 14.75; relative error 2^-25.7.
-GELU_KERNELS_HD float normal_value_factor(float z) {
+template <class Real>
+GELU_KERNELS_HD Real normal_value_factor(Real z) {
   return horner(z, 0x1p-1f, -0x1.976f5p-3f, 0x1.63b474p-7f, 0x1.e987fcp-8f, 0x1.2fcff8p-11f,
                 -0x1.45fb7cp-11f, 0x1.e98364p-13f, -0x1.b68208p-13f, 0x1.37e472p-14f,
                 -0x1.1cc67p-17f);
 }
 
 // D(a) 2^(k a^2) / (root - a) for v = a / (a + 4.0) and a <= 14.75; relative error 2^-24.5.
-GELU_KERNELS_HD float normal_derivative_factor(float v) {
+template <class Real>
+GELU_KERNELS_HD Real normal_derivative_factor(Real v) {
   return horner(v, 0x1.54851ap-1f, -0x1.69c8cap-1f, 0x1.b5622ap-1f, -0x1.32636p-1f, 0x1.4df8b6p-3f,
                 0x1.554e36p-4f, -0x1.4f34dap-4f, 0x1.4889b2p-6f);
 }
 
 // phi(a) 2^(k s) for s = a^2: 1/sqrt(2 pi), and what rounding k leaves.
-GELU_KERNELS_HD float normal_density_factor(float s) {
+template <class Real>
+GELU_KERNELS_HD Real normal_density_factor(Real s) {
   return horner(s, 0x1.988454p-2f, -0x1.6dfc2ap-29f);
 }
 
@@ -100,33 +103,38 @@ GELU_KERNELS_HD double normal_density_factor(double s) {
 }
 
 // (1 + log2 Phi(-a)) / a. Every bf16 input falls inside its rounding interval.
-GELU_KERNELS_HD float normal_log2_cdf(bf16, float a) {
+template <class Real>
+GELU_KERNELS_HD Real normal_log2_cdf(bf16, Real a) {
   return horner(a, -0x1.26b0c4p0f, -0x1.d5ec5p-2f, -0x1.b6cf84p-5f, 0x1.136fcap-7f,
                 -0x1.ed9006p-11f, 0x1.28a4eap-14f, -0x1.bbb74ep-19f, 0x1.6b1048p-24f,
                 -0x1.db5a34p-31f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every bf16 input falls inside its rounding interval.
-GELU_KERNELS_HD float normal_log2_derivative(bf16, float a) {
+template <class Real>
+GELU_KERNELS_HD Real normal_log2_derivative(bf16, Real a) {
   return horner(a, -0x1.8838ccp-2f, -0x1.1f9dd6p-1f, -0x1.b1a72cp-5f, 0x1.b6b902p-7f,
                 -0x1.4237d8p-9f, 0x1.49c4a2p-12f, -0x1.c4130ap-16f, 0x1.88ad9ap-20f,
                 -0x1.84da62p-25f, 0x1.4d5b5ap-31f);
 }
 
 // (1 + log2 Phi(-a)) / a. Every fp16 input falls inside its rounding interval.
-GELU_KERNELS_HD float normal_log2_cdf(fp16, float a) {
+template <class Real>
+GELU_KERNELS_HD Real normal_log2_cdf(fp16, Real a) {
   return horner(a, -0x1.26aeacp0f, -0x1.d636f4p-2f, -0x1.af1fcep-5f, 0x1.e0990ep-8f,
                 -0x1.892c8cp-12f, -0x1.5b142ap-14f, 0x1.26b2b8p-16f, -0x1.1ab1fp-20f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every fp16 input falls inside its rounding interval.
-GELU_KERNELS_HD float normal_log2_derivative(fp16, float a) {
+template <class Real>
+GELU_KERNELS_HD Real normal_log2_derivative(fp16, Real a) {
   return horner(a, -0x1.88644ap-2f, -0x1.1f0e14p-1f, -0x1.c1dec4p-5f, 0x1.e9972cp-7f,
                 -0x1.91ee7p-9f, 0x1.c98e08p-12f, -0x1.3bae1p-15f, 0x1.881b78p-20f);
 }
 
 // (2^32 Phi(-a))^(1/16) for a <= 6.25; relative error of Phi(-a) 2^-19.8 e^(a^2/8).
-GELU_KERNELS_HD float normal_tail_root(float a) {
+template <class Real>
+GELU_KERNELS_HD Real normal_tail_root(Real a) {
   return horner(a, 0x1.ea4afcp1f, -0x1.87373ep-3f, -0x1.2463cap-4f, -0x1.4f0c78p-8f, 0x1.3b11cap-9f,
                 -0x1.0669d6p-15f, -0x1.0e35dcp-15f, 0x1.a4c32ep-19f, -0x1.9f7c22p-24f);
 }

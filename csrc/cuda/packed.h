@@ -1,0 +1,35 @@
+// The elements that a formula is evaluated for at a time: two neighbours where a GPU has
+// instructions for both, else one.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "csrc/gates/float_pair.h"
+
+namespace gelu_kernels::cuda {
+
+#if GELU_KERNELS_HAS_PAIRS || defined(GELU_KERNELS_CUDA_ON_CPU)
+template <class Real>
+using Packed = std::conditional_t<std::is_same_v<Real, float>, float_pair, Real>;
+#else
+template <class Real>
+using Packed = Real;
+#endif
+
+template <class Real>
+constexpr int kPacked = sizeof(Packed<Real>) / sizeof(Real);
+
+template <class Real>
+__device__ __forceinline__ Packed<Real> pack(const Real* from) {
+  Packed<Real> x;
+  memcpy(&x, from, sizeof x);
+  return x;
+}
+// What a formula gave, as many elements as it had.
+template <class Result, class T>
+__device__ __forceinline__ void unpack(Result x, T* to) {
+  memcpy(to, &x, sizeof x);
+}
+
+}  // namespace gelu_kernels::cuda
