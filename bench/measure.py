@@ -20,7 +20,9 @@ from bench.sizes import Size
 from bench.workloads import Inputs, Workload, make_inputs
 
 ROTATED = 2**29  # bytes of x that a GPU passes before one comes again; no L2 has a quarter of that
-SMALL = 2**20  # elements, up to which a GPU is also timed without the CPU's part
+# Elements up to which a tensor is in cache as a small one is, and a GPU is also timed without the
+# CPU's part.
+SMALL = 2**20
 OVERHEAD = 1024  # elements, up to which a call takes what its overhead takes
 
 
@@ -140,7 +142,9 @@ def measure_size(
 
 def rotated(plan: Plan, workload: Workload) -> int:
     """Sets of inputs."""
-    return max(2, ROTATED // workload.bytes) if plan.device == "cuda" else 1
+    if plan.device == "cpu" or workload.elements <= SMALL:
+        return 1
+    return max(2, ROTATED // workload.bytes)
 
 
 def needed_memory(plan: Plan, workload: Workload) -> int:

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 import bench.__main__
 from bench import accuracy, memory, peers, timing
-from bench.measure import Plan, measure
+from bench.measure import Plan, measure, rotated
 from bench.sides import Side, eager, ours, quick_gelu
 from bench.sizes import Size
 from bench.workloads import Inputs, Workload, make_inputs
@@ -50,19 +50,34 @@ def test_shape_has_all_elements(elements: int) -> None:
     assert rows * columns == elements
 
 
-def records(side: Side, op: str = "gelu") -> list[dict]:
-    plan = Plan(
+def plan(op: str, device: str = "cpu", **sides: Side) -> Plan:
+    return Plan(
         ops=(op,),
         passes=("forward", "backward", "both"),
         gates=("none",),
         dtypes=("float32",),
         sizes=(KIB,),
-        device="cpu",
+        device=device,
         backend="gelu_kernels",
         inductor=False,
-        peers={"peer": {(op, "none"): side}},
+        peers={name: {(op, "none"): side} for name, side in sides.items()},
     )
-    return list(measure(plan, tqdm(disable=True)))
+
+
+@pytest.mark.parametrize("elements", [16, 2**20, 2**22, 2**24, 2**28])
+def test_inputs_rotate(elements: int) -> None:
+    """On a GPU through more memory than it caches, but for tensors that are small."""
+    workload = Workload("gelu", "none", "float32", elements)
+    assert rotated(plan("gelu"), workload) == 1
+    sets = rotated(plan("gelu", "cuda"), workload)
+    if elements <= 2**20:
+        assert sets == 1
+    else:
+        assert sets >= 2 and sets * workload.bytes >= 2**29
+
+
+def records(side: Side, op: str) -> list[dict]:
+    return list(measure(plan(op, peer=side), tqdm(disable=True)))
 
 
 def by_peer(found: list[dict]) -> tuple[list[str], list[str]]:
