@@ -45,7 +45,9 @@ format: $(READY)  ## Rewrite the sources in the project's style
 	@$(PYTHON) -m ruff format
 	@$(SCRIPTS)/clang-format -i $(SOURCES)
 
-# OUTPUT names a folder for the JSON and the plots.
+# OUTPUT names a folder for the JSON and the plots. Where there is no GPU, building kernels for it
+# would take longer than the measurement.
+bench: export FORCE_ONLY_CPU = $(if $(shell command -v nvidia-smi),,1)
 bench: build  ## Measure beside eager PyTorch, torch.compile and other packages; writes build/bench/
 	@$(PYTHON) -m bench $(if $(OUTPUT),--output $(OUTPUT))
 

@@ -24,7 +24,8 @@ class CMakeBuild(build_ext):
     """Builds libgelu_kernels.so and _C with CMake, into the folder where `_C` belongs.
 
     CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
-    for which GPUs to build, as for any extension of torch.
+    for which GPUs to build, as for any extension of torch, and FORCE_ONLY_CPU=1 for none, as for
+    those of PyTorch Geometric.
     """
 
     def build_extension(self, ext: Extension) -> None:
@@ -32,6 +33,7 @@ class CMakeBuild(build_ext):
         build = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"
         options = {
             "CMAKE_BUILD_TYPE": "Release",
+            "GELU_KERNELS_CUDA": "OFF" if os.environ.get("FORCE_ONLY_CPU") == "1" else "ON",
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": package,
             "TORCH_INCLUDE_DIRS": ";".join(cpp_extension.include_paths()),
             "TORCH_LIBRARY_DIR": Path(torch.__file__).parent / "lib",
