@@ -11,7 +11,7 @@ UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 LADDER = ("16", "2^14", "2^18", "2^22", "64MiB", "256MiB", "1GiB")
 # All of them would take a CPU half an hour.
-ON_A_CPU = ("16", "2^18", "2^22")
+ON_A_CPU = ("16", "2^18", "2^20")
 
 
 @dataclass(frozen=True)
