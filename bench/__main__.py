@@ -5,7 +5,6 @@ Writes a table, and a JSON file and plots into a folder.
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -16,33 +15,32 @@ from tqdm import tqdm
 from bench import environment, peers, plots, report
 from bench.measure import Plan, measure
 from bench.memory import fix_the_source_of_memory
+from bench.options import choice
 from bench.sizes import LADDER, ON_A_CPU, Size, SizeType
 from bench.workloads import DTYPES, GATES, OPS, PASSES
 from gelu_kernels import backend
 
 COMPARED = ("compile", *peers.PEERS)
 NONE = "none"
+# torch.compile takes 5 s on a CPU for a gate of an operator in a dtype: with all gates `make bench`
+# would take two minutes more.
+GATES_ON_A_CPU = ("none",)
 
 
-def choice(
-    option: str, parameter: str, values: tuple[str, ...], default: tuple[str, ...], what: str
-) -> Callable:
-    """An option that may be repeated."""
-    return click.option(
-        option,
-        parameter,
-        type=click.Choice(values),
-        multiple=True,
-        default=default,
-        show_default=True,
-        help=what,
-    )
-
-
-def plan_of(device: str, sizes: tuple[Size, ...], compared: tuple[str, ...], **chosen) -> Plan:
+def plan_of(
+    device: str,
+    gates: tuple[str, ...],
+    sizes: tuple[Size, ...],
+    compared: tuple[str, ...],
+    **chosen,
+) -> Plan:
     found, absent = peers.load(name for name in compared if name in peers.PEERS)
     for name, reason in absent.items():
         print(f"not compared: {name} ({reason})")
+    if not gates:
+        gates = GATES_ON_A_CPU if device == "cpu" else GATES
+        if left_out := [gate for gate in GATES if gate not in gates]:
+            print(f"not measured: the gates {', '.join(left_out)}; ask with --gate")
     if not sizes:
         ladder = ON_A_CPU if device == "cpu" else LADDER
         sizes = tuple(SizeType().convert(text, None, None) for text in ladder)
@@ -51,6 +49,7 @@ def plan_of(device: str, sizes: tuple[Size, ...], compared: tuple[str, ...], **c
     if device == "cpu":
         print("not measured: any GPU")
     return Plan(
+        gates=gates,
         sizes=sizes,
         device=device,
         backend="gelu_kernels" if device == "cpu" else backend.for_nvidia(),
@@ -61,11 +60,23 @@ def plan_of(device: str, sizes: tuple[Size, ...], compared: tuple[str, ...], **c
 
 
 @click.command(help=__doc__)
-@choice("--op", "ops", OPS, OPS, "Operators.")
-@choice("--pass", "passes", PASSES, PASSES, "Passes; both is a training step's, by autograd.")
-@choice("--gate", "gates", GATES, GATES, "Gates.")
-@choice("--dtype", "dtypes", tuple(DTYPES), ("float32", "bfloat16"), "Dtypes.")
-@choice("--peer", "compared", (*COMPARED, NONE), COMPARED, "Compared, beside eager PyTorch.")
+@choice("--op", "ops", OPS, help="Operators.")
+@choice("--pass", "passes", PASSES, help="Passes; both is a training step's, by autograd.")
+@choice(
+    "--gate",
+    "gates",
+    GATES,
+    default=(),
+    help=f"Gates.  [default: {' '.join(GATES)}; on a CPU {' '.join(GATES_ON_A_CPU)}]",
+)
+@choice("--dtype", "dtypes", DTYPES, default=("float32", "bfloat16"), help="Dtypes.")
+@choice(
+    "--peer",
+    "compared",
+    (*COMPARED, NONE),
+    default=COMPARED,
+    help="Compared, beside eager PyTorch.",
+)
 @click.option(
     "--size",
     "sizes",

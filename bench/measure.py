@@ -79,7 +79,12 @@ def graph_times(sides: dict[str, list[Call]]) -> dict[str, float]:
 
 
 def measure_pass(
-    plan: Plan, workload: Workload, label: str, inputs: list[Inputs], right: dict[str, Side]
+    plan: Plan,
+    workload: Workload,
+    label: str,
+    inputs: list[Inputs],
+    right: dict[str, Side],
+    saved: dict[str, int],
 ) -> Iterator[dict]:
     """A record for each side."""
     calls = {name: [side.call(label, one) for one in inputs] for name, side in right.items()}
@@ -91,7 +96,7 @@ def measure_pass(
     moved = workload.bytes_moved(label)
     median = {name: found[1] for name, found in quartiles.items()}
     copied = 2 * workload.bytes / median["copy"]
-    for name, side in right.items():
+    for name in right:
         rate = moved / median[name]
         yield {
             "op": workload.op,
@@ -108,7 +113,7 @@ def measure_pass(
             "roof": round(100 * rate / copied, 1),
             "eager/side": round(median["eager"] / median[name], 3) if "eager" in median else None,
             "peak bytes": peak_bytes(calls[name][0], plan.device),
-            "saved bytes": saved_bytes(side, inputs[0]),
+            "saved bytes": saved[name],
         }
 
 
@@ -129,6 +134,7 @@ def measure_size(
     sets = rotated(plan, workload)
     inputs = [make_inputs(workload, plan.device) for _ in range(sets)]
     check = checker(workload, inputs[0])
+    saved: dict[str, int] = {}
     for label in plan.passes:
         name = f"{workload.op} {label} {workload.gate} {workload.dtype} {workload.elements}"
         progress.set_description(name)
@@ -136,7 +142,8 @@ def measure_size(
         for side, problem in wrong.items():
             yield {"wrong": name, "by": side, "because": problem}
         right = {key: side for key, side in sides.items() if key not in wrong}
-        yield from measure_pass(plan, workload, label, inputs, right)
+        saved |= {key: saved_bytes(right[key], inputs[0]) for key in right.keys() - saved.keys()}
+        yield from measure_pass(plan, workload, label, inputs, right, saved)
         progress.update()
 
 

@@ -7,7 +7,6 @@ where there is one, stands beside the prediction.
 
 import json
 import sys
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.machines import LANES, MACHINES, Machine, Prediction
+from bench.options import choice
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
@@ -130,18 +130,12 @@ def predictions(machine: Machine, rows: list[Row]) -> Table:
     return table
 
 
-def among(name: str, parameter: str, choices: Iterable[str]) -> Callable:
-    """An option that may be given several times; all, if never."""
-    kind, every = click.Choice(list(choices)), list(choices)
-    return click.option(name, parameter, type=kind, multiple=True, default=every)
-
-
 @click.command(context_settings={"show_default": True})
-@among("--machine", "machines", MACHINES)
-@among("--op", "ops", INPUTS)
-@among("--gate", "gates", GATES)
-@among("--dtype", "dtypes", BYTES)
-@among("--backend", "backends", BACKENDS)
+@choice("--machine", "machines", MACHINES)
+@choice("--op", "ops", INPUTS)
+@choice("--gate", "gates", GATES)
+@choice("--dtype", "dtypes", BYTES)
+@choice("--backend", "backends", BACKENDS)
 @click.option("--bias/--no-bias", "biased", default=None, help="Only with or without; else both.")
 @click.option("--budgets", "bounds", is_flag=True, help="The recorded slots; compiles nothing.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
