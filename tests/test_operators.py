@@ -283,25 +283,6 @@ def test_a_subclass_keeps_its_type(device):
     assert Tagged.seen.count("gelu_kernels.fused_bias_gelu") == 2
 
 
-def test_jagged_nested_tensors(device):
-    parts = [torch.randn(3, 4, device=device), torch.randn(5, 4, device=device)]
-    bias = torch.randn(4, device=device)
-
-    def gelu(f: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-        def of_parts(a: Tensor, b: Tensor) -> Tensor:
-            return f(torch.nested.as_nested_tensor([a, b], layout=torch.jagged)).values()
-
-        return of_parts
-
-    check(gelu(functional.gelu), lambda *t: reference.gelu(torch.cat(t)), *parts)
-    check(gelu(ops.fused_gelu), lambda *t: reference.gelu(torch.cat(t)), *parts)
-    torch.testing.assert_close(
-        gelu(lambda x: functional.bias_gelu(x, bias))(*parts).double(),
-        bias_gelu_reference(torch.cat(parts), bias),
-        **close,
-    )
-
-
 # Modules
 
 

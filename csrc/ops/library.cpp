@@ -8,6 +8,7 @@
 
 #include "csrc/ops/find_op.h"
 #include "csrc/ops/gate_ops.h"
+#include "csrc/ops/jagged.h"
 
 namespace gelu_kernels {
 
@@ -68,6 +69,11 @@ at::Tensor fused_gelu(const at::Tensor& x, std::string_view approximate) {
 at::Tensor fused_bias_gelu(const at::Tensor& x, const at::Tensor& bias,
                            std::string_view approximate) {
   check_input("fused_bias_gelu", x);
+  if (x.layout() == at::kJagged) {
+    return map_values("fused_bias_gelu", x, [&](const at::Tensor& values) {
+      return fused_bias_gelu(values, bias, approximate);
+    });
+  }
   return gate_forward(x, bias_for("fused_bias_gelu", bias, x),
                       gate_for("fused_bias_gelu", approximate));
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "csrc/ops/find_op.h"
+#include "csrc/ops/jagged.h"
 #include "csrc/ops/soi_ops.h"
 
 namespace gelu_kernels {
@@ -53,6 +54,11 @@ std::tuple<at::Tensor, at::Tensor> soi_backward_bias(const at::Tensor& dy, const
 at::Tensor soi_map(const at::Tensor& x, std::string_view approximate,
                    const std::optional<at::Generator>& generator) {
   check_input("soi_map", x);
+  if (x.layout() == at::kJagged) {
+    return map_values("soi_map", x, [&](const at::Tensor& values) {
+      return soi_map(values, approximate, generator);
+    });
+  }
   const auto gate = gate_for("soi_map", approximate);
   const at::Tensor seed = draw_seed("soi_map", x, generator);
   return std::get<0>(soi_forward(x, std::nullopt, seed, gate, 0, 0, 0));
@@ -62,6 +68,11 @@ at::Tensor fused_bias_soi_map(const at::Tensor& x, const at::Tensor& bias,
                               std::string_view approximate,
                               const std::optional<at::Generator>& generator) {
   check_input("fused_bias_soi_map", x);
+  if (x.layout() == at::kJagged) {
+    return map_values("fused_bias_soi_map", x, [&](const at::Tensor& values) {
+      return fused_bias_soi_map(values, bias, approximate, generator);
+    });
+  }
   const at::Tensor same_dtype = bias_for("fused_bias_soi_map", bias, x);
   const auto gate = gate_for("fused_bias_soi_map", approximate);
   const at::Tensor seed = draw_seed("fused_bias_soi_map", x, generator);
