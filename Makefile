@@ -19,8 +19,9 @@ SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' 
 # Where this interpreter's tools are.
 SCRIPTS = $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('scripts'))")
 
-# One stamp for each interpreter.
+# Stamps for each interpreter.
 READY := build/ready-$(subst /,-,$(PYTHON))
+READY_TO_TEST := $(READY)-to-test
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -32,15 +33,15 @@ build: $(READY)  ## Build the extension into the tree and install it as editable
 demo: build  ## Train a small network on handwritten digits, with torch's GELU and with ours
 	@$(PYTHON) examples/digits.py
 
-test: build  ## Run the tests
+test: build $(READY_TO_TEST)  ## Run the tests
 	@$(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --benchmark-disable
 
-lint: $(READY)  ## Check style
+lint: $(READY_TO_TEST)  ## Check style
 	@$(PYTHON) -m ruff check
 	@$(PYTHON) -m ruff format --check
 	@$(SCRIPTS)/clang-format --dry-run -Werror $(SOURCES)
 
-format: $(READY)  ## Rewrite the sources in the project's style
+format: $(READY_TO_TEST)  ## Rewrite the sources in the project's style
 	@$(PYTHON) -m ruff check --fix
 	@$(PYTHON) -m ruff format
 	@$(SCRIPTS)/clang-format -i $(SOURCES)
@@ -61,9 +62,14 @@ clean:  ## Remove what was built; the virtual environment stays
 $(READY): requirements.txt $(ENVIRONMENT)
 	@echo setting up $(PYTHON)
 	@$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) install $(TORCH)
-	@$(PYTHON) -c 'import triton' 2>/dev/null || $(PIP) install --no-deps $(TRITON)
 	@$(PIP) install --quiet --requirement requirements.txt
 	@mkdir -p build && touch $@
+
+$(READY_TO_TEST): requirements-test.txt $(READY)
+	@echo setting up $(PYTHON) for the tests
+	@$(PYTHON) -c 'import triton' 2>/dev/null || $(PIP) install --no-deps $(TRITON)
+	@$(PIP) install --quiet --requirement requirements-test.txt
+	@touch $@
 
 .venv/pyvenv.cfg:
 	@python3 -m venv .venv

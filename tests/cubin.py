@@ -18,7 +18,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / "build" / "sass"
-DISASSEMBLER = "nvidia-cuda-nvdisasm"  # in requirements.txt
+DISASSEMBLER = "nvidia-cuda-nvdisasm"  # in requirements-test.txt
 INSTRUCTION_BYTES = 16
 
 Fields = tuple[str, str, str]  # of an instruction: what ``decode`` takes
