@@ -13,6 +13,9 @@ endif
 TORCH := torch==2.13.0
 TRITON := triton==3.9.0
 
+# Without its dependencies, as torchvision from there does not load beside every torch.
+TIMM := timm==1.0.31
+
 PIP := $(PYTHON) -m pip --disable-pip-version-check
 SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
@@ -69,6 +72,7 @@ $(READY_TO_TEST): requirements-test.txt $(READY)
 	@echo setting up $(PYTHON) for the tests
 	@$(PYTHON) -c 'import triton' 2>/dev/null || $(PIP) install --no-deps $(TRITON)
 	@$(PIP) install --quiet --requirement requirements-test.txt
+	@$(PIP) install --quiet --no-deps $(TIMM)
 	@touch $@
 
 .venv/pyvenv.cfg:

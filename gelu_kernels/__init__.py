@@ -1,7 +1,7 @@
 """Fused GELU operators for PyTorch, forward and backward, accurate to the last bit or nearly so.
 
 Importing the package registers ``torch.ops.gelu_kernels``. ``functional`` and ``nn`` are the
-documented Python interface.
+documented Python interface; ``replace_gelu`` puts them into an existing model.
 """
 
 from pathlib import Path
@@ -11,8 +11,9 @@ import torch
 torch.ops.load_library(Path(__file__).parent / "libgelu_kernels.so")
 
 from gelu_kernels import backend, functional, nn  # noqa: E402  (they need the operators)
+from gelu_kernels.replace import replace_gelu  # noqa: E402
 
 backend.register()
 
-__all__ = ["functional", "nn"]
+__all__ = ["functional", "nn", "replace_gelu"]
 __version__ = "0.1.0"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gelu_kernels import functional, nn
+from gelu_kernels import functional, nn, replace
 
 README = Path(__file__).parents[1] / "README.md"
 PUBLIC = [
     member
-    for module in (functional, nn)
+    for module in (functional, nn, replace)
     for name, member in inspect.getmembers(module)
     if getattr(member, "__module__", None) == module.__name__ and not name.startswith("_")
 ]
@@ -22,6 +22,7 @@ def test_public_names():
     names = {member.__name__ for member in PUBLIC}
     assert names >= {"gelu", "bias_gelu", "GELU", "BiasGELU", "LinearGELU"}
     assert names >= {"soi_map", "bias_soi_map", "SOIMap"}
+    assert names >= {"replace_gelu", "Replacement"}
 
 
 @pytest.mark.parametrize("member", PUBLIC, ids=lambda m: m.__qualname__)

@@ -1,0 +1,615 @@
+"""replace_gelu: what it replaces, fuses, leaves alone and puts back.
+
+Models of transformers and timm are in test_replace_models.py.
+"""
+
+import copy
+import io
+import pickle
+import re
+import subprocess
+import sys
+import warnings
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._dynamo.backends.debugging import aot_eager
+from torch.nn import Identity, Linear, Module, Sequential
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gelu_kernels import nn, replace_gelu
+from gelu_kernels.compositions import compositions
+
+GELU = torch.nn.GELU
+
+
+class Mlp(Module):
+    def __init__(self, activation=None, bias=True):
+        super().__init__()
+        self.fc1 = Linear(6, 8, bias)
+        self.act = activation or GELU()
+        self.fc2 = Linear(8, 6)
+
+    def forward(self, x):
+        return self.fc2(self.act(self.fc1(x)))
+
+
+def compute(model, x):
+    """Output and gradients, of x first."""
+    x = x.clone().requires_grad_()
+    y = model(x)
+    gradients = torch.autograd.grad(y.square().sum(), [x, *model.parameters()])
+    return [y.detach(), *gradients]
+
+
+def error(actual, expected):
+    """The largest error, relative to the largest element of its tensor.
+
+    Gradients that are zero but for rounding, as that of the bias of a key, count against the rest.
+    """
+    scales = [float(e.detach().abs().max()) for e in expected]
+    least = 1e-4 * max(scales)
+    return max(
+        float((a - e).detach().abs().max()) / max(scale, least)
+        for a, e, scale in zip(actual, expected, scales, strict=True)
+    )
+
+
+def tree(model):
+    """Every module and every plain attribute of it, as objects."""
+    return {
+        name: (module, {k: v for k, v in vars(module).items() if not k.startswith("_")})
+        for name, module in model.named_modules(remove_duplicate=False)
+    }
+
+
+def changes(replacement):
+    return {change.name: (type(change.old), type(change.new)) for change in replacement.changed}
+
+
+def reasons(replacement):
+    not_fused = {name: f"not fused: {why}" for name, why in replacement.not_fused.items()}
+    return replacement.left_alone | not_fused
+
+
+# What is replaced
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("fuse_bias", [False, True])
+def test_values_and_gradients(approximate, fuse_bias, device):
+    model = Sequential(Linear(6, 8), GELU(approximate), Mlp(GELU(approximate))).to(device)
+    model[2].fc1 = Linear(8, 8, device=device)
+    model = model.double()
+    x = 3 * torch.randn(5, 7, 6, dtype=torch.float64, device=device)
+    expected = compute(model, x)
+    replace_gelu(model, fuse_bias=fuse_bias)
+    assert not any(type(module) is GELU for module in model.modules())
+    # Moderate inputs, on which F.gelu in float64 is right to 1e-13 or so of the largest.
+    assert error(compute(model, x), expected) < 1e-12
+
+
+def test_modules_wherever_they_are():
+    model = torch.nn.ModuleDict(
+        {
+            "list": torch.nn.ModuleList([GELU(), torch.nn.ReLU(), GELU("tanh")]),
+            "last": GELU("tanh"),
+            "mlp": Mlp().eval(),
+        }
+    )
+    replacement = replace_gelu(model)
+    assert changes(replacement) == dict.fromkeys(
+        ["list.0", "list.2", "last", "mlp.act"], (GELU, nn.GELU)
+    )
+    assert [model["list"][0].approximate, model["list"][2].approximate] == ["none", "tanh"]
+    assert model["last"].approximate == "tanh" and model["last"].training
+    assert not model["mlp"].act.training
+    assert not replacement.left_alone
+    assert list(model) == ["list", "last", "mlp"]
+
+
+def test_shared_instances_stay_shared():
+    shared = GELU()
+    block = Mlp(shared)
+    model = Sequential(block, shared, block)
+    replacement = replace_gelu(model)
+    assert model[0].act is model[1] and type(model[1]) is nn.GELU
+    assert changes(replacement).keys() == {"0.act", "1"}  # a block that is shared counts once
+    replacement.restore()
+    assert model[0].act is model[1] is shared
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("fuse_bias", [False, True])
+def test_functions_held_as_attributes(approximate, fuse_bias):
+    old = F.gelu if approximate == "none" else partial(F.gelu, approximate=approximate)
+    model = Mlp(old).double()
+    x = torch.randn(4, 6, dtype=torch.float64)
+    expected = compute(model, x)
+    replacement = replace_gelu(model, fuse_bias=fuse_bias)
+    assert "act" in {change.name for change in replacement.changed}
+    assert "act" not in dict(model.named_modules())
+    assert type(model.fc1) is (nn.LinearGELU if fuse_bias else Linear)
+    assert not fuse_bias or model.fc1.approximate == approximate
+    assert error(compute(model, x), expected) < 1e-12
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x), model(x))
+    replacement.restore()
+    assert model.act is old
+
+
+def test_activation_classes_are_not_functions():
+    model = Mlp()
+    model.act_layer = partial(GELU, approximate="tanh")
+    model.act_class = GELU
+    assert changes(replace_gelu(model)).keys() == {"act"}
+
+
+# PyTorch's encoder layer, whose inference path does not call the activation
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function._schema.name)
+        return function(*args, **(kwargs or {}))
+
+
+def encoder(activation):
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 2).double().eval()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+@pytest.mark.parametrize("fuse_bias", [False, True])
+@pytest.mark.parametrize("activation", ["gelu", F.gelu, GELU()], ids=["name", "function", "module"])
+def test_transformer_encoder(activation, fuse_bias):
+    model = encoder(activation)
+    x = torch.randn(3, 5, 8, dtype=torch.float64)
+    padding = torch.arange(5) >= torch.tensor([[5], [3], [2]])
+    before = tree(model)
+    with torch.no_grad(), Operators() as unpatched:
+        expected = model(x, src_key_padding_mask=padding)[~padding]
+    replacement = replace_gelu(model, fuse_bias=fuse_bias)
+    with torch.no_grad(), Operators() as patched:
+        y = model(x, src_key_padding_mask=padding)[~padding]
+    assert "aten::_transformer_encoder_layer_fwd" in unpatched.names - patched.names
+    assert not any("gelu" in name for name in patched.names if name.startswith("aten"))
+    assert any(name.startswith("gelu_kernels") for name in patched.names)
+    assert error([y], [expected]) < 1e-12
+    assert model.layers[1].activation_relu_or_gelu == 0
+    assert {"use_nested_tensor", "layers.1.activation_relu_or_gelu"} < changes(replacement).keys()
+    replacement.restore()
+    assert tree(model) == before
+
+
+def test_relu_encoder_is_untouched():
+    model = encoder("relu")
+    assert str(replace_gelu(model)) == "replace_gelu: nothing to replace"
+    assert model.use_nested_tensor and model.layers[0].activation_relu_or_gelu == 1
+
+
+# What is left alone
+
+
+class DerivedGELU(GELU):
+    pass
+
+
+class ClippedGELU(Module):
+    def forward(self, x):
+        return F.gelu(x).clip(-1, 1)
+
+
+class GatedByFunction(Module):
+    def forward(self, x):
+        gate, up = x.chunk(2, -1)
+        return F.gelu(gate) * up
+
+
+def fast_gelu(x):
+    return x
+
+
+def with_forward_hook(module):
+    module.register_forward_hook(lambda module, arguments, output: output)
+    return module
+
+
+def with_own_forward(module):
+    module.forward = module.forward
+    return module
+
+
+LEFT_ALONE = {
+    "subclass": (lambda: Sequential(DerivedGELU()), "0", "DerivedGELU.* is not known"),
+    "other class": (lambda: Sequential(ClippedGELU()), "0", "ClippedGELU is not known"),
+    "other function": (lambda: Mlp(fast_gelu), "act", "fast_gelu is not known"),
+    "partial": (lambda: Mlp(partial(fast_gelu)), "act", "fast_gelu.* is not known"),
+    "in forward": (lambda: Sequential(GatedByFunction()), "0", "forward calls gelu itself"),
+    "hooks": (lambda: Mlp(with_forward_hook(GELU())), "act", "it has hooks"),
+    "own forward": (lambda: Mlp(with_own_forward(GELU())), "act", "its forward was replaced"),
+    "root": (GELU, "", "cannot be replaced in place"),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_ALONE)
+def test_left_alone(case, capsys):
+    make, name, why = LEFT_ALONE[case]
+    model = make()
+    before = tree(model)
+    replacement = replace_gelu(model, fuse_bias=True)
+    assert not replacement.changed and list(reasons(replacement)) == [name]
+    assert re.search(why, reasons(replacement)[name])
+    assert why.split(".*")[-1] in capsys.readouterr().out
+    assert tree(model) == before
+
+
+def test_nothing_to_replace(capsys):
+    replacement = replace_gelu(Sequential(Linear(2, 2), torch.nn.SiLU()), fuse_bias=True)
+    assert not replacement.changed and not replacement.left_alone
+    assert capsys.readouterr().out == "replace_gelu: nothing to replace\n"
+
+
+@pytest.mark.parametrize("model", [F.gelu, GELU, [GELU()], None], ids=str)
+def test_not_a_module(model):
+    with pytest.raises(TypeError, match=r"replace_gelu: model must be a torch\.nn\.Module, got \w"):
+        replace_gelu(model)
+
+
+def test_report(capsys):
+    model = Sequential(Linear(2, 2), GELU("tanh"), ClippedGELU(), Mlp(F.gelu, bias=False))
+    replacement = replace_gelu(model, fuse_bias=True)
+    assert capsys.readouterr().out == f"{replacement}\n"
+    assert str(replacement).splitlines() == [
+        "replace_gelu: 3 changed, 1 left alone, 1 not fused",
+        "  0: torch.nn.modules.linear.Linear -> gelu_kernels.nn.LinearGELU('tanh')",
+        "  1: torch.nn.modules.activation.GELU('tanh') -> torch.nn.modules.linear.Identity",
+        "  3.act: torch.nn.functional.gelu -> gelu_kernels.functional.gelu",
+        f"  2: left alone: {ClippedGELU.__module__}.ClippedGELU is not known to be one of the "
+        "three gates",
+        "  3.act: not fused: the Linear before it has no bias",
+    ]
+
+
+# Fusion
+
+
+class SavedBytes(torch.autograd.graph.saved_tensors_hooks):
+    def __init__(self):
+        super().__init__(self.pack, lambda tensor: tensor)
+        self.storages = {}
+
+    def __enter__(self):
+        super().__enter__()
+        return self
+
+    def pack(self, tensor):
+        storage = tensor.untyped_storage()
+        self.storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def total(self):
+        return sum(self.storages.values())
+
+
+def test_fusion_keeps_parameters_and_state_dict():
+    model = Sequential(Mlp(), Linear(6, 6), GELU("tanh"))
+    parameters = dict(model.named_parameters())
+    state = model.state_dict()
+    replacement = replace_gelu(model, fuse_bias=True)
+    assert changes(replacement) == {
+        "0.fc1": (Linear, nn.LinearGELU),
+        "0.act": (GELU, Identity),
+        "1": (Linear, nn.LinearGELU),
+        "2": (GELU, Identity),
+    }
+    assert model[1].approximate == "tanh" and not replacement.left_alone
+    after = dict(model.named_parameters())
+    assert list(after) == list(parameters)
+    assert all(after[name] is parameters[name] for name in after)
+    assert list(model.state_dict()) == list(state)
+    model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_fusion_saves_no_more_memory(dtype):
+    x = torch.randn(64, 6, dtype=dtype, requires_grad=True)
+    saved = {}
+    for fuse_bias in (None, False, True):
+        model = Mlp().to(dtype)
+        if fuse_bias is not None:
+            replace_gelu(model, fuse_bias=fuse_bias)
+        with SavedBytes() as hooks:
+            model(x)
+        saved[fuse_bias] = hooks.total
+    bias = 8 * dtype.itemsize  # a parameter, which is there anyway
+    assert saved[False] == saved[None] and saved[True] <= saved[None] + bias
+
+
+def test_parameters_set_after_fusion_survive_restore():
+    model = Mlp()
+    before = tree(model)
+    replacement = replace_gelu(model, fuse_bias=True)
+    model.to(torch.float64)
+    model.eval()
+    state = {name: torch.ones_like(value) for name, value in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+    weight = model.fc1.weight
+    replacement.restore()
+    assert {name: module for name, (module, _) in tree(model).items()} == {
+        name: module for name, (module, _) in before.items()
+    }
+    assert model.fc1.weight is weight and not model.fc1.training and not model.act.training
+    assert weight.dtype == torch.float64 and (weight == 1).all()
+
+
+def shared_linear():
+    model = Sequential(Linear(6, 6), GELU(), Linear(6, 6))
+    model[2] = model[0]
+    return model
+
+
+def parametrised():
+    model = Mlp()
+    torch.nn.utils.parametrizations.weight_norm(model.fc1)
+    return model
+
+
+def hooked(register):
+    model = Mlp()
+    getattr(model.fc1, register)(lambda *arguments: None)
+    return model
+
+
+def owner_with_own_forward():
+    model = Mlp()
+    model.forward = lambda x: model.fc1(x) + model.act(model.fc1(x))
+    return model
+
+
+class SubclassedLinear(Linear):
+    pass
+
+
+NOT_FUSED = {
+    "no bias": (lambda: Mlp(bias=False), "has no bias"),
+    "shared": (shared_linear, "is shared"),
+    "parametrised": (parametrised, "ParametrizedLinear comes before"),
+    "subclass": (lambda: Sequential(SubclassedLinear(6, 6), GELU()), "SubclassedLinear comes"),
+    "convolution": (lambda: Sequential(torch.nn.Conv1d(4, 4, 1), GELU()), "Conv1d comes before"),
+    "hook": (lambda: hooked("register_forward_hook"), "has hooks"),
+    "pre-hook": (lambda: hooked("register_forward_pre_hook"), "has hooks"),
+    "backward hook": (lambda: hooked("register_full_backward_hook"), "has hooks"),
+    "norm between": (lambda: Sequential(Linear(6, 6), torch.nn.LayerNorm(6), GELU()), "LayerNorm"),
+    "first": (lambda: Sequential(GELU(), Linear(6, 6)), "no Linear is seen"),
+    "own forward": (owner_with_own_forward, "no Linear is seen"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FUSED)
+def test_not_fused(case):
+    make, why = NOT_FUSED[case]
+    model = make()
+    x = torch.randn(2, 4, 6)
+    expected = model(x)
+    replacement = replace_gelu(model, fuse_bias=True)
+    ((_, kinds),) = changes(replacement).items()
+    assert kinds == (GELU, nn.GELU)
+    (reason,) = reasons(replacement).values()
+    assert reason.startswith("not fused: ") and why in reason
+    assert not any(isinstance(module, nn.LinearGELU) for module in model.modules())
+    assert torch.allclose(model(x), expected, atol=1e-6)
+
+
+def test_fusing_after_replacing():
+    model = Mlp()
+    first = replace_gelu(model)
+    second = replace_gelu(model, fuse_bias=True)
+    assert changes(second) == {"fc1": (Linear, nn.LinearGELU), "act": (nn.GELU, Identity)}
+    assert not replace_gelu(model, fuse_bias=True).changed
+    with pytest.raises(RuntimeError, match=r"replace_gelu: restore: act no longer holds gelu_ker"):
+        first.restore()
+    assert type(model.fc1) is nn.LinearGELU
+    second.restore()
+    first.restore()
+    assert type(model.fc1) is Linear and type(model.act) is GELU
+
+
+def test_torchscript_is_left_alone():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        model = torch.jit.script(Sequential(Linear(6, 6), GELU()))
+    replacement = replace_gelu(model, fuse_bias=True)
+    assert not replacement.changed and "RecursiveScriptModule" in reasons(replacement)["1"]
+
+
+# Which attributes follow one another
+
+
+class TwoStatements(Mlp):
+    def forward(self, x):
+        x = self.fc1(x)
+        x = self.act(x)
+        return self.fc2(x)
+
+
+class Returned(Module):
+    def forward(self, x):
+        if x is not None:
+            h = self.fc1(x)
+            return self.act(h)
+        return x
+
+
+class WithinMore(Module):
+    def forward(self, x, /):
+        h = self.fc1(x)
+        h = self.dropout(self.act(h)) * 2
+        return h + self.fc1.weight.sum()
+
+
+class Wrapped(Mlp):
+    forward = torch.no_grad()(Mlp.forward)
+
+
+class UsesLinearTwice(Module):
+    def forward(self, x):
+        return self.act(self.fc1(x)) + self.fc1(x)
+
+
+class UsesActivationTwice(Module):
+    def forward(self, x):
+        return self.act(self.act(self.fc1(x)))
+
+
+class ReadsTheSumLater(Module):
+    def forward(self, x):
+        h = self.fc1(x)
+        y = self.act(h)
+        return y + h
+
+
+class ReadsTheSumTwice(Module):
+    def forward(self, x):
+        h = self.fc1(x)
+        h = self.act(h) + 2 * h
+        return h
+
+
+class BetweenThem(Module):
+    def forward(self, x):
+        h = self.fc1(x)
+        print(h)
+        h = self.act(h)
+        return h
+
+
+class AnotherMethod(Mlp):
+    def preactivation(self, x):
+        return self.fc1(x)
+
+
+class Overridden(Mlp):
+    def forward(self, x):
+        return self.fc1(x) + super().forward(x)
+
+
+class AnotherArgument(Module):
+    def forward(self, x):
+        return self.act(self.fc1(x), True)
+
+
+@pytest.mark.parametrize("cls", [Mlp, Returned, WithinMore, Wrapped], ids=lambda c: c.__name__)
+def test_compositions(cls):
+    assert compositions(cls)["act"] == "fc1"
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        UsesLinearTwice, UsesActivationTwice, ReadsTheSumLater, ReadsTheSumTwice, BetweenThem,
+        AnotherMethod, Overridden, AnotherArgument, TwoStatements, Module,
+    ],
+    ids=lambda c: c.__name__,
+)  # fmt: skip
+def test_no_compositions(cls):
+    # TwoStatements inherits from Mlp, whose forward might be called.
+    assert "act" not in compositions(cls)
+
+
+def test_source_that_cannot_be_read():
+    namespace = {"Module": Module}
+    exec("class Unread(Module):\n    def forward(self, x): return self.act(self.fc1(x))", namespace)
+    assert compositions(namespace["Unread"]) == {}
+
+
+# Undoing, copying, compiling
+
+
+@pytest.mark.parametrize("fuse_bias", [False, True])
+def test_restore(fuse_bias):
+    model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh"), Linear(6, 6), GELU())
+    before, representation = tree(model), repr(model)
+    with replace_gelu(model, fuse_bias=fuse_bias) as replacement:
+        assert tree(model) != before
+    assert tree(model) == before and repr(model) == representation
+    assert not replacement.changed
+    replacement.restore()
+    assert tree(model) == before
+
+
+@pytest.mark.parametrize("fuse_bias", [False, True])
+def test_copies(fuse_bias):
+    model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh"))
+    replacement = replace_gelu(model, fuse_bias=fuse_bias)
+    x = torch.randn(3, 6)
+    expected = model(x)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    copies = [
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        torch.load(file, weights_only=False),
+    ]
+    replacement.restore()
+    for copied in copies:
+        assert torch.equal(copied(x), expected)
+        assert type(copied[2]) is nn.GELU  # a copy stays as it is
+
+
+@pytest.mark.parametrize("fuse_bias", [False, True])
+def test_compile(fuse_bias):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph.code)
+        return aot_eager(graph, inputs)
+
+    model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh")).double()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    x = torch.randn(3, 6, dtype=torch.float64)
+    expected = compute(compiled, x)
+    for target in (model, compiled):  # either is the model
+        replacement = replace_gelu(target, fuse_bias=fuse_bias)
+        graphs.clear()
+        assert error(compute(compiled, x), expected) < 1e-12
+        assert target is compiled or [code.count("_nn.gelu") for code in graphs] == [0]
+        replacement.restore()
+
+
+def test_optimizer_made_before():
+    models = [Mlp().double() for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
+    replace_gelu(models[1], fuse_bias=True)
+    x = torch.randn(9, 6, dtype=torch.float64)
+    for _ in range(3):
+        for model, optimizer in zip(models, optimizers, strict=True):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    a, b = ([*model.parameters()] for model in models)
+    assert error(b, a) < 1e-12
+
+
+def test_autocast():
+    model = Mlp()
+    x = torch.randn(9, 6)
+    expected = model(x)
+    replace_gelu(model, fuse_bias=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        y: Tensor = model(x)
+    assert y.dtype == torch.bfloat16 and error([y.float()], [expected]) < 2**-6
+
+
+def test_imports_neither_package():
+    code = "import sys, gelu_kernels; print({'transformers', 'timm'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
