@@ -10,11 +10,11 @@ import torch
 
 torch.ops.load_library(Path(__file__).parent / "libgelu_kernels.so")
 
-from gelu_kernels import backend, distributed, functional, nn  # noqa: E402  (they need the operators)
+from gelu_kernels import backend, compile, distributed, functional, nn  # noqa: E402  (need the operators)
 from gelu_kernels.replace import replace_gelu  # noqa: E402
 
 backend.register()
 distributed.register()
 
-__all__ = ["functional", "nn", "replace_gelu"]
+__all__ = ["compile", "functional", "nn", "replace_gelu"]
 __version__ = "0.1.0"

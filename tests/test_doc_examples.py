@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from gelu_kernels import functional, nn, replace
+from gelu_kernels import compile, functional, nn, replace
 
 README = Path(__file__).parents[1] / "README.md"
 PUBLIC = [
     member
-    for module in (functional, nn, replace)
+    for module in (functional, nn, replace, compile)
     for name, member in inspect.getmembers(module)
     if getattr(member, "__module__", None) == module.__name__ and not name.startswith("_")
 ]
@@ -23,6 +23,7 @@ def test_public_names():
     assert names >= {"gelu", "bias_gelu", "GELU", "BiasGELU", "LinearGELU"}
     assert names >= {"soi_map", "bias_soi_map", "SOIMap"}
     assert names >= {"replace_gelu", "Replacement"}
+    assert names >= {"enable_fusion", "disable_fusion"}
 
 
 @pytest.mark.parametrize("member", PUBLIC, ids=lambda m: m.__qualname__)

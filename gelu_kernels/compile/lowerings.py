@@ -1,0 +1,114 @@
+"""The core operators as loops of Inductor's: what map.h is for the kernels.
+
+gate_backward_bias is not among them: its one pass makes both gradients, and sums in an order that
+does not depend on the number of threads.
+"""
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch._inductor import ir, lowering, virtualized
+from torch._inductor.virtualized import OpsValue
+
+from gelu_kernels.compile import normal, sigmoid
+from gelu_kernels.compile.arithmetic import Real
+from gelu_kernels.triton_kernels.coefficients import sigmoid as sigmoid_numbers
+from gelu_kernels.triton_kernels.constants import Table, normal_constants, sigmoid_constants
+
+PRECISIONS = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+}
+
+
+class Gate(NamedTuple):
+    functions: ModuleType
+    constants: Table
+
+
+GATES = {
+    "normal": Gate(normal, normal_constants()),
+    "normal_tanh": Gate(sigmoid, sigmoid_constants(sigmoid_numbers.NormalTanhConstants)),
+    "logistic_1702": Gate(sigmoid, sigmoid_constants(sigmoid_numbers.Logistic1702Constants)),
+}
+
+
+def _map(
+    order: str,
+    gate: str,
+    factors: Sequence[ir.TensorBox],
+    x: ir.TensorBox,
+    bias: ir.TensorBox | None,
+) -> ir.TensorBox:
+    """The product of the factors and of a gate's function of x + bias, not rounded to 16 bits."""
+    dtype = torch.float64 if x.get_dtype() == torch.float64 else torch.float32
+    precision = PRECISIONS[x.get_dtype()]
+    if dtype.itemsize > x.get_dtype().itemsize:  # 16 bits
+        if order == "second_derivative":
+            precision = "fp32"
+        else:
+            order = f"half_{order}"
+    function = getattr(GATES[gate].functions, order)
+    constants = GATES[gate].constants[precision]
+    of_factors = [factor.make_loader() for factor in factors]
+    of_x, of_bias = x.make_loader(), None if bias is None else bias.make_loader()
+
+    def element(index: Sequence) -> OpsValue:
+        def load(loader: Callable, index: Sequence) -> Real:
+            return Real(virtualized.ops.to_dtype(loader(index), dtype), dtype)
+
+        total = load(of_x, index)
+        if of_bias:
+            total = total + load(of_bias, index[-1:])
+        result = function(total, constants)
+        if of_factors:
+            first, *others = (load(factor, index) for factor in of_factors)
+            for factor in others:
+                first = first * factor
+            result = first * result
+        return result.value
+
+    return ir.Pointwise.create(
+        device=x.get_device(), dtype=dtype, inner_fn=element, ranges=x.get_size()
+    )
+
+
+def gate_forward(x: ir.TensorBox, bias: ir.TensorBox | None, gate: str) -> ir.TensorBox:
+    return lowering.to_dtype(_map("value", gate, (), x, bias), x.get_dtype())
+
+
+def gate_backward(
+    dy: ir.TensorBox, x: ir.TensorBox, bias: ir.TensorBox | None, gate: str
+) -> ir.TensorBox:
+    return lowering.to_dtype(_map("derivative", gate, (dy,), x, bias), x.get_dtype())
+
+
+def gate_double_backward(
+    ddx: ir.TensorBox, dy: ir.TensorBox, x: ir.TensorBox, bias: ir.TensorBox | None, gate: str
+) -> ir.TensorBox:
+    return lowering.to_dtype(_map("second_derivative", gate, (ddx, dy), x, bias), x.get_dtype())
+
+
+LOWERINGS = {
+    getattr(torch.ops.gelu_kernels, function.__name__).default: function
+    for function in (gate_forward, gate_backward, gate_double_backward)
+}
+
+
+def register() -> None:
+    for op, function in LOWERINGS.items():
+        lowering.register_lowering(op, type_promotion_kind=None)(function)
+        # What Inductor holds of an operator that it has compiled a call of: its operands must lie
+        # in memory, with the strides that they have in eager mode.
+        lowering.needs_realized_inputs.discard(op)
+        lowering._maybe_layout_constraints.pop(op, None)
+
+
+def unregister() -> None:
+    """Inductor calls an operator for which it has nothing."""
+    for op in LOWERINGS:
+        lowering.lowerings.pop(op, None)
