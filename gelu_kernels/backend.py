@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.triton_kernels import operators, soi_operators
+from gelu_kernels.triton_kernels import glu_operators, operators, soi_operators
 
 VARIABLE = "GELU_KERNELS_BACKEND"
 TRITON = {
@@ -18,6 +18,10 @@ TRITON = {
     "gate_backward": operators.gate_backward,
     "gate_backward_bias": operators.gate_backward_bias,
     "gate_double_backward": operators.gate_double_backward,
+    "glu_forward": glu_operators.glu_forward,
+    "glu_backward": glu_operators.glu_backward,
+    "glu_packed_forward": glu_operators.glu_packed_forward,
+    "glu_packed_backward": glu_operators.glu_packed_backward,
     "soi_forward": soi_operators.soi_forward,
     "soi_backward": soi_operators.soi_backward,
     "soi_backward_bias": soi_operators.soi_backward_bias,

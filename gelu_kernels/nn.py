@@ -136,6 +136,41 @@ class LinearGELU(nn.Linear):
         return f"{super().extra_repr()}, approximate={self.approximate!r}"
 
 
+class GEGLU(nn.Module):
+    r"""The gated linear unit of a GELU: ``gelu(gate) * up`` for the halves ``gate`` and ``up`` of
+    the last dimension, in that order, in one pass.
+
+    It has no weights: it goes between one ``nn.Linear`` that makes both halves and the next.
+
+    Args:
+        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+
+    Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+        ValueError: the last dimension is odd, or there is none; ``approximate`` is none of the
+            three.
+
+    Accuracy: that of :func:`gelu_kernels.functional.geglu`.
+
+    Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
+
+    >>> GEGLU()(torch.tensor([-1.0, 0.0, 1.0, 2.0, 2.0, 2.0]))
+    tensor([-0.3173,  0.0000,  1.6827])
+    """
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.gelu_and_mul(input, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
 class SOIMap(nn.Module):
     r"""In training the stochastic SOI map, :math:`x \, m` with
     :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, :class:`GELU`.

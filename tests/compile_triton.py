@@ -19,7 +19,7 @@ from cubin import pair_sums, run
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 
-from gelu_kernels.triton_kernels import launch, operators, soi_operators
+from gelu_kernels.triton_kernels import glu_operators, launch, operators, soi_operators
 from gelu_kernels.triton_kernels.configurations import (
     OCTETS,
     column_sum_tiles,
@@ -28,23 +28,30 @@ from gelu_kernels.triton_kernels.configurations import (
 )
 
 GATES = {"Normal": "normal", "NormalTanh": "normal_tanh", "Logistic1702": "logistic_1702"}
-ORDERS = {"forward": "value", "backward": "derivative", "double_backward": "second_derivative"}
+ORDERS = {
+    "forward": "value",
+    "backward": "derivative",
+    "double_backward": "second_derivative",
+    "glu_forward": "value",
+}
 DTYPES = {name: dtype for dtype, name in operators.TYPES.items()}
 
 
 def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
-    """For a large tensor, and with a bias for a large matrix."""
+    """For a large tensor; with a bias and for a GLU, whose operands may be halves, for a large
+    matrix."""
     gate, dtype = GATES.get(case.gate), DTYPES[case.dtype]
-    rows, columns = (4096, 4096) if case.biased else (1, 2**24)
-    all_consecutive = (True,) * 4
+    is_matrix = case.biased or case.op.startswith("glu_")
+    rows, columns = (4096, 4096) if is_matrix else (1, 2**24)
+    all_consecutive = (True,) * 5
     if case.op == "column_sums":
         tiles = column_sum_tiles(rows, columns, dtype.itemsize)
-        layout = all_consecutive[1:], tiles.columns, tiles.columns_first
+        layout = all_consecutive[:3], tiles.columns, tiles.columns_first
         key = operators.SumKey(gate, dtype, aligned, aligned, *layout)
         return operators._specialize_sum_columns(key)
     if case.op == "soi_column_sums":
         tiles = column_sum_tiles(rows, columns, dtype.itemsize)
-        layout = all_consecutive[2:], tiles.columns, tiles.columns_first
+        layout = all_consecutive[:2], tiles.columns, tiles.columns_first
         return soi_operators._specialize_sum(soi_operators.SumKey(dtype, aligned, *layout, True))
     if case.op == "soi_backward":
         octets = soi_tiles(rows, columns, dtype.itemsize).columns // 8
@@ -57,15 +64,14 @@ def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
         )
     inputs = INPUTS[case.op]
     tiles = map_tiles(rows, columns, dtype.itemsize, inputs)
+    layout = aligned, aligned and is_matrix
+    if case.op == "glu_backward":
+        return glu_operators._specialize_backward(
+            glu_operators.BackwardKey(gate, dtype, *layout, all_consecutive, *tiles[:3])
+        )
+    given = (True, inputs > 2, inputs > 1, True, case.biased)
     key = operators.MapKey(
-        ORDERS[case.op],
-        gate,
-        dtype,
-        (True, inputs > 2, inputs > 1, True, case.biased),
-        aligned,
-        aligned and case.biased,
-        all_consecutive,
-        *tiles[:3],
+        ORDERS[case.op], gate, dtype, given, *layout, all_consecutive[:4], *tiles[:3]
     )
     return operators._specialize_map(key)
 

@@ -148,6 +148,31 @@ def bias_gelu_and_its_gradients():
 
 
 @check
+def gated_linear_units_and_their_gradients():
+    gate, up, dy = (random(*SHAPE, seed=i) for i in range(3))
+    whole = leaf(gate), leaf(up)
+    y = gelu(whole[0]) * whole[1]
+    gradients = grad(y, whole, dy)
+    for mesh, of_x in meshes_and_placements():
+        for of_up, of_dy in (
+            (of_x, of_x),
+            ([P] * mesh.ndim, of_x),
+            ([S1] * mesh.ndim, [P] * mesh.ndim),
+        ):
+            parts = leaf(distributed(gate, mesh, of_x)), leaf(distributed(up, mesh, of_up))
+            part_y = functional.geglu(*parts)
+            assert_close(part_y, y)
+            found = grad(part_y, parts, distributed(dy, mesh, of_dy))
+            for part, expected in zip(found, gradients, strict=True):
+                assert_close(part, expected)
+        part = leaf(distributed(torch.cat([gate, up], -1), mesh, of_x))
+        part_y = functional.gelu_and_mul(part)
+        assert_close(part_y, y)
+        (part_dx,) = grad(part_y, part, distributed(dy, mesh, of_x))
+        assert_close(part_dx, torch.cat(gradients, -1))
+
+
+@check
 def second_derivatives():
     x, bias, dy, ddx = (random(*SHAPE, seed=i) for i in range(4))
     bias = bias[0, 0]

@@ -48,6 +48,10 @@ def run(dy: Tensor, x: Tensor, bias: Tensor) -> None:
         ops.gate_backward(dy, x, b, "normal")
         ops.gate_double_backward(dy, dy, x, b, "normal")
     ops.gate_backward_bias(dy, x, bias, "normal")
+    ops.glu_forward(x, dy, "normal")
+    ops.glu_backward(dy, x, x, "normal")
+    if x.size(-1) % 2 == 0:
+        ops.glu_packed_backward(ops.glu_packed_forward(x, "normal"), x, "normal")
 
 
 class Overlong:

@@ -155,7 +155,12 @@ def test_training_in_cuda_graphs(call) -> None:
 
 # Fake tensors
 
+
 # Of x, bias, dy, seed and mask.
+def halves(x: Tensor) -> Tensor:
+    return torch.cat([x, x], -1)
+
+
 OPERATORS: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     "fused_gelu": lambda x, bias, dy, seed, mask: ops.fused_gelu(x),
     "fused_bias_gelu": lambda x, bias, dy, seed, mask: ops.fused_bias_gelu(x, bias),
@@ -168,6 +173,16 @@ OPERATORS: dict[str, Callable[..., Tensor | tuple[Tensor, ...]]] = {
     ),
     "gate_double_backward": lambda x, bias, dy, seed, mask: ops.gate_double_backward(
         dy, dy, x, bias, "normal"
+    ),
+    "fused_geglu": lambda x, bias, dy, seed, mask: ops.fused_geglu(x, dy),
+    "fused_gelu_and_mul": lambda x, bias, dy, seed, mask: ops.fused_gelu_and_mul(halves(x)),
+    "glu_forward": lambda x, bias, dy, seed, mask: ops.glu_forward(x, dy, "normal"),
+    "glu_backward": lambda x, bias, dy, seed, mask: ops.glu_backward(dy, x, dy, "normal"),
+    "glu_packed_forward": lambda x, bias, dy, seed, mask: ops.glu_packed_forward(
+        halves(x), "normal"
+    ),
+    "glu_packed_backward": lambda x, bias, dy, seed, mask: ops.glu_packed_backward(
+        dy, halves(x), "normal"
     ),
     "soi_forward": lambda x, bias, dy, seed, mask: ops.soi_forward(x, bias, seed, "normal"),
     "soi_backward": lambda x, bias, dy, seed, mask: ops.soi_backward(dy, mask),

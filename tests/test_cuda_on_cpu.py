@@ -195,6 +195,8 @@ OPERATORS: dict[str, Callable[[Tensor, Tensor | None], Tensor]] = {
     "gate_backward": lambda x, bias: ops.gate_backward(x, x, bias, "normal"),
     "gate_double_backward": lambda x, bias: ops.gate_double_backward(x, x, x, bias, "normal"),
     "gate_backward_bias": lambda x, bias: ops.gate_backward_bias(x, x, bias, "normal")[0],
+    "glu_forward": lambda x, bias: ops.glu_forward(x, x, "normal"),
+    "glu_backward": lambda x, bias: ops.glu_backward(x, x, x, "normal")[1],
 }
 
 

@@ -243,6 +243,9 @@ for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
                     ops.gate_backward(x, x, bias, "normal")
                     ops.gate_double_backward(x, x, x, bias, "normal")
                 ops.gate_backward_bias(x, x, bias, "normal")
+                ops.glu_forward(x, x, "normal")
+                ops.glu_backward(x, x, x, "normal")
+                ops.glu_packed_backward(x, torch.cat([x, x], -1), "normal")
 print("in bounds", flush=True)
 
 x = torch.zeros(33)

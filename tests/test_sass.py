@@ -122,18 +122,18 @@ def test_every_case_is_found(vector_kernels: list[VectorKernel], backend: str) -
 
 
 def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
-    """A load for each vector of an input, a store for each of the output, and no access of less
+    """A load for each vector of an input, a store for each of an output, and no access of less
     than 16 bytes, but for a mask. CUDA's kernels give a thread rows of the same columns, so that it
     loads one vector of the bias; Triton's may give it others in the same row, and those of the SOI
     map do."""
     wrong = []
     for x in vector_kernels:
-        bias_loads = x.loads - x.stores * INPUTS[x.case.op]
+        bias_loads = x.loads - x.vectors * INPUTS[x.case.op]
         expected = [0]
         if x.case.biased and "column_sums" not in x.case.op:
             one = x.case.backend == "cuda" and x.case.op != "soi_forward"
-            expected = [1] if one else range(1, x.stores + 1)
-        if x.stores == 0 or bias_loads not in expected or x.narrow_accesses > 0:
+            expected = [1] if one else range(1, x.vectors + 1)
+        if x.vectors == 0 or bias_loads not in expected or x.narrow_accesses > 0:
             wrong.append((x.kernel.name, x.loads, x.stores, x.narrow_accesses))
     assert not wrong
 
@@ -180,7 +180,7 @@ def test_bytes_in_flight(vector_kernels: list[VectorKernel]) -> None:
     """The threads for which there are registers load enough at a time to hide the latency."""
     short = []
     for x in busiest(vector_kernels).values():
-        loads = min(x.loads_in_flight, x.stores * INPUTS[x.case.op])
+        loads = min(x.loads_in_flight, x.vectors * INPUTS[x.case.op])
         enough = resident_threads(x.kernel) * loads * VECTOR_BYTES >= H100_BYTES_IN_FLIGHT
         if not enough and x.case not in ONE_AT_A_TIME:
             short.append((x.kernel.name, x.kernel.registers, x.loads_in_flight))

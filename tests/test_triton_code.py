@@ -68,7 +68,7 @@ def short(kernels: dict[str, str]) -> dict[str, str]:
 
 def test_amd_vectors(amd_kernels: dict[str, str]) -> None:
     mapped = {name: x for name, x in short(amd_kernels).items() if "partial" not in name}
-    assert len(mapped) == 46
+    assert len(mapped) == 58
     both = {"load_dwordx4", "store_dwordx4"}
     assert not [
         name

@@ -11,6 +11,7 @@ import triton_interpreter
 from test_cuda_on_cpu import (
     HALF,
     LAYOUTS,
+    Results,
     assert_same,
     every_dtype,
     random,
@@ -20,6 +21,8 @@ from test_cuda_on_cpu import (
 from torch import Tensor
 
 from gelu_kernels.triton_kernels import configurations
+
+ops = torch.ops.gelu_kernels
 
 pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU"),
@@ -124,3 +127,68 @@ def test_soi_of_global_indices(index: tuple[int, ...], dtype: torch.dtype, tiles
     check_soi("normal", x, None, index)
     check_soi("normal", x, random((1000,), dtype), index)
     check_soi("normal", random((5, 1001), dtype)[:, :999], random((999,), dtype), index)
+
+
+# The GLU
+
+
+def glu_results(gate: str, dy: Tensor, x: Tensor, up: Tensor | None) -> Results:
+    """Without up, x is packed."""
+    if up is None:
+        y, dx = ops.glu_packed_forward(x, gate), ops.glu_packed_backward(dy, x, gate)
+        return {"y": y, "dx": dx}
+    dx, dup = ops.glu_backward(dy, x, up, gate)
+    return {"y": ops.glu_forward(x, up, gate), "dx": dx, "dup": dup}
+
+
+def check_glu(gate: str, dy: Tensor, x: Tensor, up: Tensor | None = None) -> None:
+    expected = glu_results(gate, dy, x, up)
+    with triton_interpreter.enabled():
+        actual = glu_results(gate, dy, x, up)
+    assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_glu_of_every_input_of_16_bits(gate: str, dtype: torch.dtype) -> None:
+    x = oracle.every_16_bit_input(dtype)
+    dy, up = (random(x.shape, dtype, 30) for _ in range(2))
+    check_glu(gate, dy, x, up)
+    dy, x, up = (t.view(256, 256) for t in (dy, x, up))
+    check_glu(gate, dy, torch.cat([x, up], -1))
+
+
+@every_dtype
+def test_glu_of_special_values(gate: str, dtype: torch.dtype) -> None:
+    values = special_values(dtype)
+    x, up, dy = torch.meshgrid(values, values, values[::3], indexing="ij")
+    check_glu(gate, dy, x, up)
+    check_glu(gate, dy, torch.cat([x, up], -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_glu_of_layouts(layout: str, dtype: torch.dtype) -> None:
+    """Of x and up, and of x and dy; packed, dy may have the gaps that the halves have."""
+    x, other = (t[:20] for t in LAYOUTS[layout](lambda *shape: random(shape, dtype)))
+    like_x = random(x.shape, dtype)
+    check_glu("normal", like_x, x, other)
+    check_glu("normal", other, x, like_x)
+    check_glu("normal", like_x, other, x)
+    even = x.size(-1) // 2 * 2
+    dy = other[..., -even // 2 :]
+    check_glu("normal", dy, x[..., -even:])
+    check_glu("normal", dy.contiguous(), x[..., -even:])
+
+
+@every_dtype
+@pytest.mark.parametrize(
+    "shape", [(0,), (0, 4), (3, 0), (1,), (9,), (5, 1), (5, 7), (5, 33), (2, 3, 20)], ids=str
+)
+def test_glu_of_sizes(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    dy, x, up = (random(shape, dtype) for _ in range(3))
+    check_glu("logistic_1702", dy, x, up)
+    check_glu("logistic_1702", dy, torch.cat([x, up], -1))
+
+
+def test_glu_of_scalars() -> None:
+    check_glu("normal", *(random((), torch.float32) for _ in range(3)))

@@ -31,6 +31,7 @@ DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 FUNCTIONS = ["Forward", "Backward", "DoubleBackward"]
 # A hot loop is known by a line of its body.
 MAP_BODY = "out[i] = apply<Function"
+MAP_TWO_BODY = "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
 
 
@@ -110,6 +111,8 @@ def test_hot_loops(compiled: dict[str, Compiled], gate: str, dtype: str, capabil
         pytest.skip("x86-64 without FMA has no fma for doubles but libm's")
     biases = [r"(?<!AddBias<)\b", r"\bAddBias<"]
     loops = [(f"{bias}{f}<{gate}, {dtype}>", MAP_BODY) for f, bias in product(FUNCTIONS, biases)]
+    loops.append((rf"\bGluForward<{gate}, {dtype}>", MAP_BODY))
+    loops.append((rf"\bGluBackward<{gate}, {dtype}>", MAP_TWO_BODY))
     # The loop itself may have been inlined into a caller, which has the same arguments.
     loops.append((rf"\bbackward_(row|column_sums)<{gate}, {dtype}>", COLUMN_SUMS_BODY))
     missing = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from cases import BYTES, CASES, GATES, VECTOR_BYTES, Case
+from cases import BYTES, CASES, GATES, OUTPUTS, VECTOR_BYTES, Case
 from control_flow import Code, ControlFlow, is_wide, narrow_accesses
 from cubin import Kernel
 
@@ -30,6 +30,11 @@ class VectorKernel:
     @property
     def stores(self) -> int:
         return self._wide("STG")
+
+    @property
+    def vectors(self) -> int:
+        """Those of elements: each output has so many stores."""
+        return self.stores // OUTPUTS[self.case.op]
 
     @property
     def narrow_accesses(self) -> int:
@@ -81,12 +86,18 @@ class VectorKernel:
         return sum(is_wide(x) and x.name == name for x in self.path)
 
     def _per_element(self, count: int) -> float:
-        elements = self.stores * VECTOR_BYTES // BYTES[self.case.dtype]
+        elements = self.vectors * VECTOR_BYTES // BYTES[self.case.dtype]
         return count / elements if elements else math.inf
 
 
 def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
-    operators = {"Forward": "forward", "Backward": "backward", "DoubleBackward": "double_backward"}
+    operators = {
+        "Forward": "forward",
+        "Backward": "backward",
+        "DoubleBackward": "double_backward",
+        "GluForward": "glu_forward",
+        "GluBackward": "glu_backward",
+    }
     in_triton = {case.name: case for case in CASES if case.backend == "triton"}
     found = []
     for kernel in kernels:

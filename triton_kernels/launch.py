@@ -31,8 +31,8 @@ class Specialization(NamedTuple):
     kernel: str  # the name of its module and its own
     arguments: tuple[Type, ...]  # those at run time
     compiled_in: tuple[int | bool, ...]  # the last ones
-    gate: str | None = None  # and a function of it
-    order: str = ""
+    gate: str | None = None  # and functions of it
+    orders: tuple[str, ...] = ()
     precision: str = ""
     is_stored_value: bool = False
 
@@ -50,7 +50,8 @@ def _constants(s: Specialization, backend: str) -> tuple[object, ...]:
 
     constants = gates.constants(s.gate, s.precision, backend)
     constants.is_stored_value = s.is_stored_value
-    return getattr(gates.GATES[s.gate], s.order), constants, *s.compiled_in
+    functions = [getattr(gates.GATES[s.gate], order) for order in s.orders]
+    return *functions, constants, *s.compiled_in
 
 
 def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":

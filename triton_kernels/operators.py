@@ -50,6 +50,30 @@ def strides(operands: Sequence[Tensor | None], columns: int) -> tuple[tuple[int,
     return tuple(zip(*pairs, strict=True))
 
 
+class Matrices(NamedTuple):
+    """What operands are, the elements of each in the same order."""
+
+    rows: int
+    columns: int
+    row_strides: tuple[int, ...]
+    column_strides: tuple[int, ...]
+    alike: bool  # one row: they all have the same strides, and no gaps
+
+
+def matrices(operands: Sequence[Tensor | None], x: Tensor, keep_columns: bool) -> Matrices:
+    """Of operands of x's shape, the first without gaps, in an order of the dimensions that suits x;
+    with ``keep_columns``, the last is that of the columns. RuntimeError if that takes copies."""
+    if not keep_columns:
+        if len({t.stride() for t in operands if t is not None}) == 1:
+            n = len(operands)
+            return Matrices(1, x.numel(), (0,) * n, (1,) * n, alike=True)
+        dims = sorted(range(x.dim()), key=x.stride, reverse=True)
+        operands = [t if t is None else t.permute(dims) for t in operands]
+        x = x.permute(dims)
+    columns = x.size(-1)
+    return Matrices(x.numel() // columns, columns, *strides(operands, columns), alike=False)
+
+
 class MapKey(NamedTuple):
     order: str
     gate: str
@@ -66,8 +90,9 @@ class MapKey(NamedTuple):
 def _specialize_map(key: MapKey) -> Specialization:
     operand = pointer(key.dtype, key.aligned)
     precision = TYPES[key.dtype]
-    biased = key.operands[-1]
-    if key.order == "value" and precision == "bf16" and not biased:
+    _, _, multiplied, _, biased = key.operands
+    is_stored_value = key.order == "value" and not multiplied and not biased
+    if is_stored_value and precision == "bf16":
         precision = "fast_bf16"  # see csrc/gates/arithmetic.h
     if key.order == "second_derivative" and key.dtype.itemsize == 2:
         precision = "fp32"
@@ -83,13 +108,13 @@ def _specialize_map(key: MapKey) -> Specialization:
         arguments,
         (key.rows, key.columns, key.columns_first),
         key.gate,
-        key.order,
+        (key.order,),
         precision,
-        is_stored_value=key.order == "value" and not biased,
+        is_stored_value,
     )
 
 
-def _map(
+def map_rows(
     op: str,
     order: str,
     gate: str,
@@ -102,57 +127,45 @@ def _map(
     if x.numel() == 0:
         return
     operands = (out, ddx, dy, x)
-    given = tuple([t is not None for t in (*operands, bias)])
-    # ``out`` is like x: where all have the same strides, none has a gap.
-    alike = bias is None and len({t.stride() for t in operands if t is not None}) == 1
-    if alike:
-        rows, columns = 1, x.numel()
-        row_strides, column_strides = (0, 0, 0, 0), (1, 1, 1, 1)
-    else:
-        if bias is None:  # any order of the dimensions does
-            dims = sorted(range(x.dim()), key=x.stride, reverse=True)
-            operands = tuple([t if t is None else t.permute(dims) for t in operands])
-        else:
-            bias = bias.contiguous()
-        columns = operands[0].size(-1)
-        rows = x.numel() // columns
-        try:
-            row_strides, column_strides = strides(operands, columns)
-        except RuntimeError:  # they are no matrices without a copy
-            packed = torch.empty_like(x, memory_format=torch.contiguous_format)
-            inputs = [t if t is None else t.contiguous() for t in (ddx, dy, x)]
-            _map(op, order, gate, packed, *inputs, bias)
-            out.copy_(packed)
-            return
+    bias = bias if bias is None else bias.contiguous()
+    try:
+        m = matrices(operands, x, keep_columns=bias is not None)
+    except RuntimeError:
+        packed = torch.empty_like(x, memory_format=torch.contiguous_format)
+        inputs = [t if t is None else t.contiguous() for t in (ddx, dy, x)]
+        map_rows(op, order, gate, packed, *inputs, bias)
+        out.copy_(packed)
+        return
     tensors = (*operands, bias)
-    tiles = map_tiles(rows, columns, x.itemsize, inputs=sum(given[1:4]))
+    given = tuple([t is not None for t in tensors])
+    tiles = map_tiles(m.rows, m.columns, x.itemsize, inputs=sum(given[1:4]))
     key = MapKey(
         order,
         gate,
         x.dtype,
         given,
-        are_aligned(tensors, row_strides),
-        not alike and columns * x.itemsize % VECTOR_BYTES == 0,
-        tuple([stride == 1 for stride in column_strides]),
+        are_aligned(tensors, m.row_strides),
+        not m.alike and m.columns * x.itemsize % VECTOR_BYTES == 0,
+        tuple([stride == 1 for stride in m.column_strides]),
         tiles.rows,
         tiles.columns,
         tiles.columns_first,
     )
-    integers = (rows, columns, *row_strides, *column_strides)
+    integers = (m.rows, m.columns, *m.row_strides, *m.column_strides)
     launch(op, key, _specialize_map, tiles.grid, tensors, integers)
 
 
 def gate_forward(x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
     _C.check_arguments("gate_forward", x, bias, gate)
     y = torch.empty_like(x)
-    _map("gate_forward", "value", gate, y, None, None, x, bias)
+    map_rows("gate_forward", "value", gate, y, None, None, x, bias)
     return y
 
 
 def gate_backward(dy: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
     _C.check_arguments("gate_backward", x, bias, gate, dy=dy)
     dx = torch.empty_like(x)
-    _map("gate_backward", "derivative", gate, dx, None, dy, x, bias)
+    map_rows("gate_backward", "derivative", gate, dx, None, dy, x, bias)
     return dx
 
 
@@ -161,7 +174,7 @@ def gate_double_backward(
 ) -> Tensor:
     _C.check_arguments("gate_double_backward", x, bias, gate, dy=dy, ddx=ddx)
     dx = torch.empty_like(x)
-    _map("gate_double_backward", "second_derivative", gate, dx, ddx, dy, x, bias)
+    map_rows("gate_double_backward", "second_derivative", gate, dx, ddx, dy, x, bias)
     return dx
 
 
@@ -192,7 +205,7 @@ def _specialize_sum_columns(key: SumKey) -> Specialization:
     precision = TYPES[key.dtype]
     compiled_in = key.columns, key.columns_first
     return Specialization(
-        "column_sums.sum_columns", arguments, compiled_in, key.gate, "derivative", precision
+        "column_sums.sum_columns", arguments, compiled_in, key.gate, ("derivative",), precision
     )
 
 

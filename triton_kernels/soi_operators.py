@@ -40,7 +40,7 @@ def _specialize_forward(key: ForwardKey) -> Specialization:
         "i64:8",
         *["i64"] * 4,
     )
-    return Specialization("soi.soi_forward", arguments, key[4:], key.gate, "in_tail", "random")
+    return Specialization("soi.soi_forward", arguments, key[4:], key.gate, ("in_tail",), "random")
 
 
 def _specialize_backward(key: tuple[torch.dtype, bool, int]) -> Specialization:

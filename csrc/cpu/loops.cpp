@@ -22,9 +22,24 @@ void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {
 #pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i) out[i] = apply<Function, Precision>(in[i]...);
 }
+template <class Function, class Precision, class T, class... Inputs>
+void run_two(int64_t n, T* __restrict first, T* __restrict second, const Inputs* __restrict... in) {
+  n &= ~(kVector - 1);
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    const auto results = apply<Function, Precision>(in[i]...);
+    first[i] = results.first;
+    second[i] = results.second;
+  }
+}
 template <class Function, class Precision, class T, size_t... k>
 void run_on(int64_t n, T* const* operands, std::index_sequence<k...>) {
-  run<Function, Precision>(n, operands[0], static_cast<const T*>(operands[k + 1])...);
+  const auto input = [=](size_t i) -> const T* { return operands[Function::outputs + i]; };
+  if constexpr (Function::outputs == 2) {
+    run_two<Function, Precision>(n, operands[0], operands[1], input(k)...);
+  } else {
+    run<Function, Precision>(n, operands[0], input(k)...);
+  }
 }
 template <class Function, class Precision, class T>
 void run_on(int64_t n, T* const* operands) {
@@ -34,7 +49,7 @@ void run_on(int64_t n, T* const* operands) {
 template <class Function, class Precision>
 void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   using T = StorageOf<Precision>;
-  constexpr int operands = Function::inputs + 1;
+  constexpr int outputs = Function::outputs, operands = outputs + Function::inputs;
   bool contiguous = true;
   for (int k = 0; k < operands; ++k) contiguous &= strides[k] == int64_t{sizeof(T)};
 
@@ -65,12 +80,14 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
         const int64_t row_stride = strides[operands + k];
         return Matrix{data[k] + i * row_stride + j * strides[k], strides[k], row_stride};
       };
-      for (int k = 1; k < operands; ++k) {
+      for (int k = outputs; k < operands; ++k) {
         copy<T>(packed(row[k], width), tile(k), width, count);
         for (int64_t p = elements; p < padded; ++p) row[k][p] = 0;
       }
       run_on<Function, Precision>(padded, row);
-      copy<T>(tile(0), packed(row[0], width), width, count);
+      for (int k = 0; k < outputs; ++k) {
+        copy<T>(tile(k), packed(row[k], width), width, count);
+      }
     }
   }
 }
@@ -153,6 +170,8 @@ constexpr Loops loops_of() {
           map<AddBias<Backward<Gate, Precision>>, Precision>,
           map<DoubleBackward<Gate, Precision>, Precision>,
           map<AddBias<DoubleBackward<Gate, Precision>>, Precision>,
+          map<GluForward<Gate, Precision>, Precision>,
+          map<GluBackward<Gate, Precision>, Precision>,
           backward_column_sums<Gate, Precision>,
           add_partial_sums<Precision>};
 }

@@ -9,7 +9,7 @@
 
 namespace gelu_kernels::cpu {
 
-// out[i][j] = f(in0[i][j], ...) for i < rows, j < columns. data: the output, then the inputs.
+// out[i][j] = f(in0[i][j], ...) for i < rows, j < columns. data: the outputs, then the inputs.
 // strides, in bytes: one for each operand along a row, then one for each from row to row.
 using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64_t rows);
 
@@ -34,6 +34,8 @@ struct Loops {
   Map backward_bias;         // dx; dy, x, bias
   Map double_backward;       // dx; ddx, dy, x
   Map double_backward_bias;  // dx; ddx, dy, x, bias
+  Map glu_forward;           // y; x, up
+  Map glu_backward;          // dx, dup; dy, x, up
   BackwardColumnSums backward_column_sums;
   AddPartialSums add_partial_sums;
 };

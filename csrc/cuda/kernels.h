@@ -19,7 +19,7 @@ struct Queue {
   void* stream;
 };
 
-// Operands are counted from the output; then come the inputs, the bias last.
+// Operands are counted from the outputs, one or two; then come the inputs, the bias last.
 constexpr int kMaxOperands = 5;
 
 // Operands as rows of vectors: all data and strides are multiples of 16 bytes, and so are all rows
@@ -40,7 +40,7 @@ struct Strided {
   uint32_t strides[kMaxOperands][kMaxDims];  // in bytes
 };
 
-// out = f(in0, ...) for each element.
+// out = f(in0, ...), or two of them, for each element.
 struct Map {
   Error (*rows)(Queue, const Rows&);
   Error (*strided)(Queue, const Strided&);
@@ -63,6 +63,8 @@ using BackwardColumnSums = Error (*)(Queue, const ColumnSums&);
 Map forward(Gate gate, Dtype dtype, bool biased);          // y; x, bias
 Map backward(Gate gate, Dtype dtype, bool biased);         // dx; dy, x, bias
 Map double_backward(Gate gate, Dtype dtype, bool biased);  // dx; ddx, dy, x, bias
+Map glu_forward(Gate gate, Dtype dtype);                   // y; x, up
+Map glu_backward(Gate gate, Dtype dtype);                  // dx, dup; dy, x, up
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
 
 // The SOI map. Elements are those of matrices in row-major order; the mask of element i is bit

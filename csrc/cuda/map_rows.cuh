@@ -18,27 +18,38 @@ struct RowMap {
   using Real = typename Precision::Real;
   using V = Vector<Precision>;
   static constexpr int inputs = Function::inputs - kBias;  // that differ from row to row
+  static constexpr int outputs = Function::outputs;
   static constexpr bool has_biased_pairs =
       kBias && inputs == 1 && is_half<Precision> && kPacked<Real> > 1;
   static constexpr int blocks =
       has_biased_pairs ? kBiasedPairsBlocksPerProcessor : blocks_per_processor(inputs);
 
   template <size_t... k>
-  static __device__ __forceinline__ V apply(const V (&in)[inputs], const Real (&bias)[V::size],
-                                            std::index_sequence<k...>) {
-    Real numbers[inputs][V::size], out[V::size];
+  static __device__ __forceinline__ void apply(V (&out)[outputs], const V (&in)[inputs],
+                                               const Real (&bias)[V::size],
+                                               std::index_sequence<k...>) {
+    Real numbers[inputs][V::size], results[outputs][V::size];
     (in[k].unpack(numbers[k]), ...);
 #pragma unroll
     for (int j = 0; j < V::size; j += kPacked<Real>) {
       if constexpr (kBias) {
-        unpack(Function::apply(pack(numbers[k] + j)..., pack(bias + j)), out + j);
+        unpack(Function::apply(pack(numbers[k] + j)..., pack(bias + j)), results[0] + j);
+      } else if constexpr (outputs == 2) {
+        const auto two = Function::apply(pack(numbers[k] + j)...);
+        unpack(two.first, results[0] + j);
+        unpack(two.second, results[1] + j);
       } else {
-        unpack(Function::apply(pack(numbers[k] + j)...), out + j);
+        unpack(Function::apply(pack(numbers[k] + j)...), results[0] + j);
       }
     }
-    if constexpr (Function::is_value)
-      return V::template round_values<Function::may_tie>(out, in[0]);
-    return V::round(out);
+#pragma unroll
+    for (int r = 0; r < outputs; ++r) {
+      if constexpr (Function::is_value) {
+        out[r] = V::template round_values<Function::may_tie>(results[r], in[0]);
+      } else {
+        out[r] = V::round(results[r]);
+      }
+    }
   }
 };
 
@@ -48,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
   using M = RowMap<Function, Precision, kBias>;
   using V = typename M::V;
   using T = typename V::T;
-  constexpr int inputs = M::inputs;
+  constexpr int inputs = M::inputs, outputs = M::outputs;
   constexpr auto each = std::make_index_sequence<inputs>();
 
   const uint32_t warp = blockIdx.x * kWarps + threadIdx.x / kWarp;
@@ -60,12 +71,12 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
 
   typename M::Real bias[V::size];
   if constexpr (kBias) {
-    V::load(reinterpret_cast<const T*>(m.data[inputs + 1]) + column).unpack(bias);
+    V::load(reinterpret_cast<const T*>(m.data[outputs + inputs]) + column).unpack(bias);
   }
 
-  char* first[inputs + 1];  // element of this lane in each operand
+  char* first[outputs + inputs];  // element of this lane in each operand
 #pragma unroll
-  for (int k = 0; k <= inputs; ++k) {
+  for (int k = 0; k < outputs + inputs; ++k) {
     first[k] = m.data[k] + static_cast<int64_t>(row) * m.row_stride[k] + column * sizeof(T);
   }
   const auto address = [&](int k, int i) {
@@ -77,10 +88,15 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
 #pragma unroll
     for (int k = 0; k < inputs; ++k) {
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) in[i][k] = V::load(address(k + 1, i));
+      for (int i = 0; i < kRows; ++i) in[i][k] = V::load(address(outputs + k, i));
     }
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) M::apply(in[i], bias, each).store(address(0, i));
+    for (int i = 0; i < kRows; ++i) {
+      V out[outputs];
+      M::apply(out, in[i], bias, each);
+#pragma unroll
+      for (int r = 0; r < outputs; ++r) out[r].store(address(r, i));
+    }
     return;
   }
   // The last rows, and at the end of the last one, less than a vector.
@@ -93,16 +109,20 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
       T elements[V::size] = {};
 #pragma unroll
       for (int j = 0; j < V::size; ++j) {
-        if (j < left) elements[j] = address(k + 1, i)[j];
+        if (j < left) elements[j] = address(outputs + k, i)[j];
       }
       memcpy(&in[k].words, elements, sizeof elements);
     }
-    const V out = M::apply(in, bias, each);
-    T elements[V::size];
-    memcpy(elements, &out.words, sizeof elements);
+    V out[outputs];
+    M::apply(out, in, bias, each);
 #pragma unroll
-    for (int j = 0; j < V::size; ++j) {
-      if (j < left) address(0, i)[j] = elements[j];
+    for (int r = 0; r < outputs; ++r) {
+      T elements[V::size];
+      memcpy(elements, &out[r].words, sizeof elements);
+#pragma unroll
+      for (int j = 0; j < V::size; ++j) {
+        if (j < left) address(r, i)[j] = elements[j];
+      }
     }
   }
 }

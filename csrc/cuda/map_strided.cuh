@@ -18,19 +18,22 @@ struct StridedElements {
 };
 
 template <class Function, class Precision, size_t... k>
-__device__ __forceinline__ StorageOf<Precision> apply_to(const StorageOf<Precision>* in,
-                                                         std::index_sequence<k...>) {
+__device__ __forceinline__ auto apply_to(const StorageOf<Precision>* in,
+                                         std::index_sequence<k...>) {
   return apply<Function, Precision>(in[k]...);
 }
 
 template <class Function, class Precision>
 __global__ void __launch_bounds__(kThreads) map_strided(const __grid_constant__ StridedElements s) {
   using T = StorageOf<Precision>;
-  constexpr int inputs = Function::inputs;
+  constexpr int inputs = Function::inputs, outputs = Function::outputs;
   const uint32_t first = blockIdx.x * (kThreads * kElements) + threadIdx.x;
 
   T in[kElements][inputs];
-  uint32_t offset[kElements][inputs + 1] = {};
+  uint32_t offset[kElements][outputs + inputs] = {};
+  const auto address = [&](int k, int i) {
+    return reinterpret_cast<T*>(s.m.data[k] + offset[i][k]);
+  };
 #pragma unroll
   for (int i = 0; i < kElements; ++i) {
     uint32_t index = first + i * kThreads;
@@ -40,19 +43,24 @@ __global__ void __launch_bounds__(kThreads) map_strided(const __grid_constant__ 
       const uint32_t quotient = s.sizes[d].divide(index);
       const uint32_t position = index - quotient * s.sizes[d].divisor;
 #pragma unroll
-      for (int k = 0; k <= inputs; ++k) offset[i][k] += position * s.m.strides[k][d];
+      for (int k = 0; k < outputs + inputs; ++k) offset[i][k] += position * s.m.strides[k][d];
       index = quotient;
     }
 #pragma unroll
     for (int k = 0; k < inputs; ++k) {
-      in[i][k] = *reinterpret_cast<const T*>(s.m.data[k + 1] + offset[i][k + 1]);
+      in[i][k] = *address(outputs + k, i);
     }
   }
 #pragma unroll
   for (int i = 0; i < kElements; ++i) {
     if (first + i * kThreads >= s.elements) break;
-    *reinterpret_cast<T*>(s.m.data[0] + offset[i][0]) =
-        apply_to<Function, Precision>(in[i], std::make_index_sequence<inputs>());
+    const auto result = apply_to<Function, Precision>(in[i], std::make_index_sequence<inputs>());
+    if constexpr (outputs == 2) {
+      *address(0, i) = result.first;
+      *address(1, i) = result.second;
+    } else {
+      *address(0, i) = result;
+    }
   }
 }
 

@@ -5,11 +5,17 @@
 
 namespace gelu_kernels {
 
+// What a function of two `outputs` gives.
+template <class T>
+struct Two {
+  T first, second;
+};
+
 // `is_value` says that a result is the value of a gate for a stored x, with ties that go up (see
 // Storage).
 template <class Gate, class Precision>
 struct Forward {
-  static constexpr int inputs = 1;
+  static constexpr int inputs = 1, outputs = 1;
   static constexpr bool is_value = true;
   static constexpr bool may_tie = Gate::may_tie;
   template <class Real>
@@ -20,7 +26,7 @@ struct Forward {
 
 template <class Gate, class Precision>
 struct Backward {
-  static constexpr int inputs = 2;
+  static constexpr int inputs = 2, outputs = 1;
   static constexpr bool is_value = false;
   template <class Real>
   static GELU_KERNELS_HD Real apply(Real dy, Real x) {
@@ -30,7 +36,7 @@ struct Backward {
 
 template <class Gate, class Precision>
 struct DoubleBackward {
-  static constexpr int inputs = 3;
+  static constexpr int inputs = 3, outputs = 1;
   static constexpr bool is_value = false;
   template <class Real>
   static GELU_KERNELS_HD Real apply(Real ddx, Real dy, Real x) {
@@ -41,7 +47,7 @@ struct DoubleBackward {
 // The same of x + bias, which is not rounded to storage, so that ties in it are ordinary ones.
 template <class Function>
 struct AddBias {
-  static constexpr int inputs = Function::inputs + 1;
+  static constexpr int inputs = Function::inputs + 1, outputs = 1;
   static constexpr bool is_value = false;
   template <class Real>
   static GELU_KERNELS_HD Real apply(Real x, Real bias) {
@@ -57,12 +63,41 @@ struct AddBias {
   }
 };
 
-// From stored numbers to a stored one.
+// The gated linear unit: y = g(x)·up.
+template <class Gate, class Precision>
+struct GluForward {
+  static constexpr int inputs = 2, outputs = 1;
+  static constexpr bool is_value = false;
+  template <class Real>
+  static GELU_KERNELS_HD Real apply(Real x, Real up) {
+    return Gate::template value<Precision>(x) * up;
+  }
+};
+
+// dx and dup. Where g and g' share an exponential, the compiler computes it once.
+template <class Gate, class Precision>
+struct GluBackward {
+  static constexpr int inputs = 3, outputs = 2;
+  static constexpr bool is_value = false;
+  template <class Real>
+  static GELU_KERNELS_HD Two<Real> apply(Real dy, Real x, Real up) {
+    return {dy * up * Gate::template derivative<Precision>(x),
+            dy * Gate::template value<Precision>(x)};
+  }
+};
+
+// From stored numbers to a stored one, or to Two.
 template <class Function, class Precision, class... Inputs>
-GELU_KERNELS_HD StorageOf<Precision> apply(Inputs... in) {
-  const auto y = Function::apply(Storage<Precision>::load(in)...);
-  if constexpr (Function::is_value) return Storage<Precision>::store_value(y);
-  return Storage<Precision>::store(y);
+GELU_KERNELS_HD auto apply(Inputs... in) {
+  using S = Storage<Precision>;
+  const auto y = Function::apply(S::load(in)...);
+  if constexpr (Function::outputs == 2) {
+    return Two<StorageOf<Precision>>{S::store(y.first), S::store(y.second)};
+  } else if constexpr (Function::is_value) {
+    return S::store_value(y);
+  } else {
+    return S::store(y);
+  }
 }
 
 }  // namespace gelu_kernels

@@ -10,8 +10,6 @@
 namespace gelu_kernels {
 namespace {
 
-using torch::autograd::compute_requires_grad;
-
 // Of gate_forward(x, bias); saves x, bias.
 struct GateBackward final : GateNode<GateBackward> {
   static constexpr const char* kName = "GateBackward";
@@ -44,29 +42,6 @@ struct GateDoubleBackward final : GateNode<GateDoubleBackward> {
     return result;
   }
 };
-
-// A node for the gradients of these tensors, which it saves, if they are to be recorded.
-template <class Node, class... Tensors>
-auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&... tensors) {
-  decltype(make_node<Node>()) node;
-  if (!compute_requires_grad(tensors..., bias)) return node;
-  node = make_node<Node>();
-  node->gate = gate;
-  torch::autograd::edge_list edges;
-  edges.reserve(sizeof...(tensors) + 1);
-  const auto add = [&](const Tensor& t) {
-    edges.push_back(torch::autograd::impl::gradient_edge(t));
-    node->saved.emplace_back(t, /*is_output=*/false);
-  };
-  (add(tensors), ...);
-  if (bias) add(*bias);
-  node->set_next_edges(std::move(edges));
-  return node;
-}
-
-// A dual number's own part: a tangent is computed from primals.
-Tensor primal(const Tensor& t) { return isFwGradDefined(t) ? t._fw_primal(0) : t; }
-OptionalTensor primal(const OptionalTensor& t) { return t ? OptionalTensor(primal(*t)) : t; }
 
 Tensor gate_forward_autograd(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
   const auto node = record<GateBackward>(gate, bias, x);
@@ -107,8 +82,7 @@ Tensor gate_backward_autograd(const Tensor& dy, const Tensor& x, const OptionalT
 // Differentiated again only by double backward, where the two separate operations will do.
 std::tuple<Tensor, Tensor> gate_backward_bias_autograd(const Tensor& dy, const Tensor& x,
                                                        const Tensor& bias, std::string_view gate) {
-  if (compute_requires_grad(dy, x, bias) || isFwGradDefined(dy) || isFwGradDefined(x) ||
-      isFwGradDefined(bias)) {
+  if (is_differentiated(dy, x, bias)) {
     check_arguments("gate_backward_bias", x, bias, gate, {{"dy", dy}});
     Tensor dx = gate_backward(dy, x, bias, gate);
     Tensor dbias = sum_to_bias(dx);
@@ -134,8 +108,7 @@ Tensor second_derivative(const Tensor& x, Gate gate) {
 // the kernels compute it.
 Tensor gate_double_backward_autograd(const Tensor& ddx, const Tensor& dy, const Tensor& x,
                                      const OptionalTensor& bias, std::string_view gate) {
-  if (compute_requires_grad(ddx, dy, x, bias) || isFwGradDefined(ddx) || isFwGradDefined(dy) ||
-      isFwGradDefined(x) || isFwGradDefined(bias)) {
+  if (is_differentiated(ddx, dy, x, bias)) {
     const Gate id =
         check_arguments("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
     const auto dtype = at::toOpMathType(x.scalar_type());

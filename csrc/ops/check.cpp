@@ -17,13 +17,14 @@ Gate gate_named(const char* op, std::string_view name) {
 #undef GELU_KERNELS_NAME
 }
 
-void check_input(const char* op, const at::Tensor& x) {
+void check_input(const char* op, const at::Tensor& x, const char* name) {
   const auto dtype = x.scalar_type();
   TORCH_CHECK_TYPE(
       dtype == at::kDouble || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16,
-      "gelu_kernels::", op, ": x must be float64, float32, float16 or bfloat16, got ", dtype);
+      "gelu_kernels::", op, ": ", name, " must be float64, float32, float16 or bfloat16, got ",
+      dtype);
   TORCH_CHECK_TYPE(x.layout() == at::kStrided || x.layout() == at::kJagged, "gelu_kernels::", op,
-                   ": x must be a strided tensor, got layout ", x.layout());
+                   ": ", name, " must be a strided tensor, got layout ", x.layout());
 }
 
 void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
@@ -43,20 +44,25 @@ void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
                     ": bias must be on the device of x, ", x.device(), ", got ", bias.device());
 }
 
+void check_like(const char* op, const Argument& argument, const Argument& other) {
+  const auto& [name, t] = argument;
+  const auto& [of, x] = other;
+  TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "gelu_kernels::", op, ": ", name,
+                    " must have the shape of ", of, ", ", x.sym_sizes(), ", got ", t.sym_sizes());
+  TORCH_CHECK_TYPE(t.layout() == x.layout(), "gelu_kernels::", op, ": ", name,
+                   " must have the layout of ", of, ", ", x.layout(), ", got ", t.layout());
+  TORCH_CHECK_TYPE(t.scalar_type() == x.scalar_type(), "gelu_kernels::", op, ": ", name,
+                   " must have the dtype of ", of, ", ", x.scalar_type(), ", got ",
+                   t.scalar_type());
+  TORCH_CHECK_VALUE(t.device() == x.device(), "gelu_kernels::", op, ": ", name,
+                    " must be on the device of ", of, ", ", x.device(), ", got ", t.device());
+}
+
 Gate check_arguments(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
-                     std::string_view gate, at::ArrayRef<LikeX> like_x) {
+                     std::string_view gate, at::ArrayRef<Argument> like_x) {
   check_input(op, x);
   if (bias) check_bias(op, *bias, x);
-  for (const auto& [name, t] : like_x) {
-    TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "gelu_kernels::", op, ": ", name,
-                      " must have the shape of x, ", x.sym_sizes(), ", got ", t.sym_sizes());
-    TORCH_CHECK_TYPE(t.layout() == x.layout(), "gelu_kernels::", op, ": ", name,
-                     " must have the layout of x, ", x.layout(), ", got ", t.layout());
-    TORCH_CHECK_TYPE(t.scalar_type() == x.scalar_type(), "gelu_kernels::", op, ": ", name,
-                     " must have the dtype of x, ", x.scalar_type(), ", got ", t.scalar_type());
-    TORCH_CHECK_VALUE(t.device() == x.device(), "gelu_kernels::", op, ": ", name,
-                      " must be on the device of x, ", x.device(), ", got ", t.device());
-  }
+  for (const Argument& argument : like_x) check_like(op, argument, {"x", x});
   return gate_named(op, gate);
 }
 

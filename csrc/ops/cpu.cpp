@@ -1,14 +1,9 @@
 // The CPU kernels of the core operators: tensors and threads for the loops of csrc/cpu.
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <iterator>
-
-#include "csrc/cpu/loops.h"
 #include "csrc/ops/column_sums.h"
 #include "csrc/ops/gate_ops.h"
-#include "csrc/ops/layout.h"
+#include "csrc/ops/map.h"
 #include "csrc/ops/output.h"
 
 namespace gelu_kernels {
@@ -16,27 +11,6 @@ namespace {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
-
-const cpu::Loops& loops_for(const Tensor& x, Gate gate) {
-  return cpu::loops(gate, dtype_of(x), x.numel());
-}
-
-// Runs a loop over the elements of `out` and of the inputs, which broadcast to it. Tensors that lie
-// in memory alike and without gaps are one long row.
-template <class... Inputs>
-void map(cpu::Map loop, const Tensor& out, const Inputs&... inputs) {
-  if (lie_alike(out, inputs...)) {
-    const int64_t size = static_cast<int64_t>(out.element_size());
-    at::parallel_for(0, out.numel(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
-      char* data[] = {data_of(out) + begin * size, data_of(inputs) + begin * size...};
-      int64_t strides[2 * std::size(data)];
-      std::fill(std::begin(strides), std::end(strides), size);
-      loop(data, strides, end - begin, 1);
-    });
-    return;
-  }
-  iterator_over(out, inputs...).for_each(loop, at::internal::GRAIN_SIZE);
-}
 
 Tensor gate_forward_cpu(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
   const auto& loops = loops_for(x, check_arguments("gate_forward", x, bias, gate));

@@ -9,7 +9,9 @@
 namespace gelu_kernels {
 
 void register_cuda_kernels(torch::Library& library);
-void register_soi_cuda_kernels(torch::Library& library);  // those of the SOI map, among the above
+// Among them those of the SOI map and of the gated linear unit.
+void register_soi_cuda_kernels(torch::Library& library);
+void register_glu_cuda_kernels(torch::Library& library);
 
 // Where the caller wants the work done on x.
 cuda::Queue queue_of(const at::Tensor& x);

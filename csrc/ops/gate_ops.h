@@ -39,23 +39,28 @@ C10_EXPORT std::vector<std::pair<std::string, std::string>> build_info();
 
 // Errors are Python exceptions that name the operator and the argument.
 Gate gate_named(const char* op, std::string_view name);
-void check_input(const char* op, const at::Tensor& x);
+void check_input(const char* op, const at::Tensor& x, const char* name = "x");
 void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
 
 // The name of the gate that `approximate` selects.
 std::string_view gate_for(const char* op, std::string_view approximate);
-// The bias, checked. Under autocast x comes from a matrix product in the low precision and the bias
-// is a float32 parameter: it is cast to the dtype of x.
+// Under autocast x comes from a matrix product in the low precision, and a tensor beside it may be
+// a float32 parameter: that is cast to the dtype of x.
+at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x);
+// The bias, cast like that and checked.
 at::Tensor bias_for(const char* op, const at::Tensor& bias, const at::Tensor& x);
 
-// All arguments of a core operator; what has the shape of x is named. Returns the gate.
-struct LikeX {
+struct Argument {
   const char* name;
   const at::Tensor& tensor;
 };
+// The shape, layout, dtype and device of an argument are those of another.
+void check_like(const char* op, const Argument& argument, const Argument& other);
+
+// All arguments of a core operator; what has the shape of x is named. Returns the gate.
 C10_EXPORT Gate check_arguments(const char* op, const at::Tensor& x,
                                 const std::optional<at::Tensor>& bias, std::string_view gate,
-                                at::ArrayRef<LikeX> like_x = {});
+                                at::ArrayRef<Argument> like_x = {});
 
 // The sum over all but the last dimension.
 at::Tensor sum_to_bias(const at::Tensor& dx);

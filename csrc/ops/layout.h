@@ -47,13 +47,14 @@ inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, in
   return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
 }
 
-// Over the elements of `out` and of the inputs, which broadcast to it: the dimensions sorted by
-// stride, and merged where they can be.
-template <class... Inputs>
-at::TensorIterator iterator_over(const at::Tensor& out, const Inputs&... inputs) {
+// Over the elements of some outputs and then of the inputs, which broadcast to them: the dimensions
+// sorted by stride, and merged where they can be.
+template <int outputs, class... Tensors>
+at::TensorIterator iterator_over(const Tensors&... operands) {
   at::TensorIteratorConfig config;
-  config.set_check_mem_overlap(false).resize_outputs(false).add_output(out);
-  (config.add_const_input(inputs), ...);
+  config.set_check_mem_overlap(false).resize_outputs(false);
+  int k = 0;
+  ((k++ < outputs ? config.add_output(operands) : config.add_const_input(operands)), ...);
   return config.build();
 }
 

@@ -25,12 +25,16 @@ std::string_view gate_for(const char* op, std::string_view approximate) {
 #undef GELU_KERNELS_NAME
 }
 
-at::Tensor bias_for(const char* op, const at::Tensor& bias, const at::Tensor& x) {
+at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x) {
   const auto device = x.device().type();
-  const bool cast = bias.scalar_type() != x.scalar_type() && bias.is_floating_point() &&
+  const bool cast = t.scalar_type() != x.scalar_type() && t.is_floating_point() &&
                     at::autocast::is_autocast_available(device) &&
                     at::autocast::is_autocast_enabled(device);
-  at::Tensor same_dtype = cast ? bias.to(x.scalar_type()) : bias;
+  return cast ? t.to(x.scalar_type()) : t;
+}
+
+at::Tensor bias_for(const char* op, const at::Tensor& bias, const at::Tensor& x) {
+  at::Tensor same_dtype = cast_under_autocast(bias, x);
   check_bias(op, same_dtype, x);
   return same_dtype;
 }

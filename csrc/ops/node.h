@@ -17,6 +17,7 @@
 namespace gelu_kernels {
 
 using at::Tensor;
+using torch::autograd::compute_requires_grad;
 using torch::autograd::isFwGradDefined;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
@@ -108,6 +109,35 @@ struct GateNode : torch::autograd::TraceableFunction {
     return gradients(grads, tensors, wanted, packed.unpack<std::string>());
   }
 };
+
+// Whether a result of these tensors is to be differentiated, in any mode.
+template <class... Tensors>
+bool is_differentiated(const Tensors&... tensors) {
+  return compute_requires_grad(tensors...) || (isFwGradDefined(tensors) || ...);
+}
+
+// A node for the gradients of these tensors, which it saves, if they are to be recorded.
+template <class Node, class... Tensors>
+auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&... tensors) {
+  decltype(make_node<Node>()) node;
+  if (!compute_requires_grad(tensors..., bias)) return node;
+  node = make_node<Node>();
+  node->gate = gate;
+  torch::autograd::edge_list edges;
+  edges.reserve(sizeof...(tensors) + 1);
+  const auto add = [&](const Tensor& t) {
+    edges.push_back(torch::autograd::impl::gradient_edge(t));
+    node->saved.emplace_back(t, /*is_output=*/false);
+  };
+  (add(tensors), ...);
+  if (bias) add(*bias);
+  node->set_next_edges(std::move(edges));
+  return node;
+}
+
+// A dual number's own part: a tangent is computed from primals.
+inline Tensor primal(const Tensor& t) { return isFwGradDefined(t) ? t._fw_primal(0) : t; }
+inline OptionalTensor primal(const OptionalTensor& t) { return t ? OptionalTensor(primal(*t)) : t; }
 
 // The tangent of x + bias, if x or bias has one. A missing tangent is a zero.
 inline OptionalTensor sum_tangent(const Tensor& x, const OptionalTensor& bias) {

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "csrc/ops/gate_ops.h"
+#include "csrc/ops/glu_ops.h"
 #include "csrc/ops/soi_ops.h"
 
 namespace py = pybind11;
@@ -14,10 +15,20 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 void check_arguments(const std::string& op, const at::Tensor& x, const OptionalTensor& bias,
                      std::string_view gate, const OptionalTensor& dy, const OptionalTensor& ddx) {
-  std::vector<gelu_kernels::LikeX> like_x;
+  std::vector<gelu_kernels::Argument> like_x;
   if (ddx) like_x.push_back({"ddx", *ddx});
   if (dy) like_x.push_back({"dy", *dy});
   gelu_kernels::check_arguments(op.c_str(), x, bias, gate, like_x);
+}
+
+void check_glu(const std::string& op, const at::Tensor& x, const at::Tensor& up,
+               std::string_view gate, const OptionalTensor& dy) {
+  gelu_kernels::check_glu(op.c_str(), x, up, gate, dy);
+}
+
+void check_glu_packed(const std::string& op, const at::Tensor& x, std::string_view gate,
+                      const OptionalTensor& dy) {
+  gelu_kernels::check_glu_packed(op.c_str(), x, gate, dy);
 }
 
 void check_soi_forward(const at::Tensor& x, const OptionalTensor& bias, const at::Tensor& seed,
@@ -43,9 +54,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         py::arg("generator") = py::none(), Release());
   m.def("bias_soi_map", &gelu_kernels::fused_bias_soi_map, py::arg("input"), py::arg("bias"),
         py::arg("approximate") = "none", py::arg("generator") = py::none(), Release());
+  m.def("geglu", &gelu_kernels::fused_geglu, py::arg("gate"), py::arg("up"),
+        py::arg("approximate") = "none", Release());
+  m.def("gelu_and_mul", &gelu_kernels::fused_gelu_and_mul, py::arg("input"),
+        py::arg("approximate") = "none", Release());
   m.def("check_arguments", &check_arguments, py::arg("op"), py::arg("x"), py::arg("bias"),
         py::arg("gate"), py::arg("dy") = py::none(), py::arg("ddx") = py::none());
   m.def("soi_thresholds", &gelu_kernels::soi_thresholds, py::arg("x"), py::arg("gate"));
+  m.def("check_glu", &check_glu, py::arg("op"), py::arg("x"), py::arg("up"), py::arg("gate"),
+        py::arg("dy") = py::none());
+  m.def("check_glu_packed", &check_glu_packed, py::arg("op"), py::arg("x"), py::arg("gate"),
+        py::arg("dy") = py::none());
   m.def("check_soi_forward", &check_soi_forward);
   m.def("check_soi_backward", &check_soi_backward);
   m.def("build_info", [] { return py::dict(py::cast(gelu_kernels::build_info())); });

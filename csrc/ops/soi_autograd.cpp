@@ -9,8 +9,6 @@
 namespace gelu_kernels {
 namespace {
 
-using torch::autograd::compute_requires_grad;
-
 // Of soi_forward(x, bias) and of soi_backward(dy), which have the same gradient; saves the mask.
 struct SoiBackward final : GateNode<SoiBackward> {
   static constexpr const char* kName = "SoiBackward";
@@ -68,7 +66,7 @@ Tensor soi_backward_autograd(const Tensor& dy, const Tensor& mask) {
 
 // Differentiated again only by double backward, where the two separate operations will do.
 std::tuple<Tensor, Tensor> soi_backward_bias_autograd(const Tensor& dy, const Tensor& mask) {
-  if (compute_requires_grad(dy) || isFwGradDefined(dy)) {
+  if (is_differentiated(dy)) {
     check_soi_backward("soi_backward_bias", dy, mask, /*has_bias=*/true);
     Tensor dx = soi_backward(dy, mask);
     Tensor dbias = sum_to_bias(dx);

@@ -75,7 +75,7 @@ def check_elements(call: Launch, **operands: Tensor | None) -> None:
     for a, b in zip(have, expected, strict=True):
         assert torch.equal(a[order], b[expected_order])
 
-    tile_rows = call.values["ROWS" if call.kernel == "map_rows" else "block_rows"]
+    tile_rows = call.values["ROWS" if "ROWS" in call.values else "block_rows"]
     tiles = [-(-call.values["rows"] // tile_rows)]
     tiles.append(-(-call.values["columns"] // call.values["COLUMNS"]))
     if call.values.get("COLUMNS_FIRST"):
@@ -279,6 +279,68 @@ def test_soi_of_nothing(shape, driver):
     y, mask = ops.soi_forward(x, torch.empty(shape[-1]), torch.tensor(1), "normal")
     ops.soi_backward(y, mask)
     ops.soi_backward_bias(y, mask)
+    assert driver.launches == []
+
+
+# The GLU
+
+
+def check_glu(driver: State, dy: Tensor, x: Tensor, up: Tensor) -> None:
+    """The kernels have the operands themselves."""
+    y = ops.glu_forward(x, up, "normal")
+    dx, dup = ops.glu_backward(dy, x, up, "normal")
+    forward, backward = driver.launches
+    check_elements(forward, out=y, ddx=None, dy=up, x=x, bias=None)
+    check_elements(backward, dx=dx, dup=dup, dy=dy, x=x, up=up)
+    driver.launches.clear()
+
+
+def check_packed_glu(driver: State, dy: Tensor, x: Tensor) -> None:
+    """The kernels have the halves, in place."""
+    y = ops.glu_packed_forward(x, "normal")
+    dx = ops.glu_packed_backward(dy, x, "normal")
+    forward, backward = driver.launches
+    gated, up = x.chunk(2, -1)
+    d_gated, dup = dx.chunk(2, -1)
+    check_elements(forward, out=y, ddx=None, dy=up, x=gated, bias=None)
+    check_elements(backward, dx=d_gated, dup=dup, dy=dy, x=gated, up=up)
+    driver.launches.clear()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_glu_dtypes(dtype, driver):
+    dy, x = torch.empty(24, 40, dtype=dtype), torch.empty(24, 80, dtype=dtype)
+    check_glu(driver, dy, dy, dy)
+    check_glu(driver, dy, *x.chunk(2, -1))
+    check_packed_glu(driver, dy, x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_glu_layouts(layout, driver):
+    x = LAYOUTS[layout]()
+    check_glu(driver, torch.empty(()).expand(x.shape), x, torch.empty(x.shape))
+    if x.size(-1) % 2 == 0:  # dy has the gaps that the halves have
+        check_packed_glu(driver, torch.empty(x.shape).chunk(2, -1)[1], x)
+
+
+def test_glu_vectors(driver):
+    """Halves are promised to be aligned where they are: rows of whole vectors."""
+    for columns, expected in ((40, 16), (36, None)):
+        x = torch.empty(24, 2 * columns, dtype=torch.bfloat16)
+        y = ops.glu_packed_forward(x, "normal")
+        ops.glu_packed_backward(y, x, "normal")
+        forward, backward = driver.launches
+        assert [forward.divisors.get(name) for name in ("out", "dy", "x")] == [expected] * 3
+        names = ("dx", "dup", "dy", "x", "up")
+        assert [backward.divisors.get(name) for name in names] == [expected] * 5
+        driver.launches.clear()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0)], ids=str)
+def test_glu_of_nothing(shape, driver):
+    x = torch.empty(shape)
+    ops.glu_backward(ops.glu_forward(x, x, "normal"), x, x, "normal")
+    ops.glu_packed_backward(ops.glu_packed_forward(x, "normal"), x, "normal")
     assert driver.launches == []
 
 
