@@ -92,7 +92,7 @@ def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
 
     Accuracy: the value and the derivative of the gate are those of :func:`gelu` before they are
     rounded, and the products are taken in float32 (float64 for float64): a 16-bit result is
-    rounded once. float16 and bfloat16 are within 0.55 units in the last place, and float32
+    rounded once. float16 and bfloat16 are within 0.6 units in the last place, and float32
     and float64 have a relative error below 4.5 eps (5 eps for the gradient of ``gate``), where
     ``gelu(gate)``, or its derivative, is a normal number. Elsewhere they are no worse than with
     ``gelu(gate)`` rounded in between.

@@ -215,7 +215,8 @@ def test_every_operator_is_here() -> None:
         for name in torch._C._dispatch_get_all_op_names()
         if name.startswith("gelu_kernels::")
     }
-    assert set(OPERATORS) == registered
+    # This one comes with DTensor, and test_distributed.py has it.
+    assert set(OPERATORS) == registered - {"soi_forward_shard"}
 
 
 @pytest.mark.parametrize("op", OPERATORS)

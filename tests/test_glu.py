@@ -18,6 +18,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from conftest import DEVICES
 from cuda_on_cpu import Error
 from oracle import DERIVATIVE, VALUE
 from test_layout import COPIES, profiled
@@ -75,7 +76,7 @@ def run_packed(dy: Tensor, x: Tensor, gate: str) -> list[Tensor]:
 
 
 def assert_accurate(result: Tensor, factor: np.ndarray, of_gate: np.ndarray, eps: float) -> None:
-    """In 16 bits 0.55 ULP, else so many eps, where what the gate gives and the product are normal
+    """In 16 bits 0.6 ULP, else so many eps, where what the gate gives and the product are normal
     numbers. In 16 bits everywhere: no worse than with a rounding in between."""
     expected = factor * of_gate
     info = torch.finfo(result.dtype)
@@ -86,7 +87,7 @@ def assert_accurate(result: Tensor, factor: np.ndarray, of_gate: np.ndarray, eps
     errors = np.abs(result.double().numpy() - expected)
     if result.dtype in HALF:
         units = oracle.ulp(expected, result.dtype)
-        assert (errors < 0.55 * units)[normal].all()
+        assert (errors < 0.6 * units)[normal].all()
         rounded = np.abs(factor) * oracle.ulp(of_gate, result.dtype)
         assert (errors <= rounded + units)[finite].all()
     else:
@@ -143,8 +144,12 @@ def test_special_values(gate: str, dtype: torch.dtype, device: str) -> None:
             assert torch.equal(ours == special, expected == special)
 
 
-# Layouts
+# Layouts. Triton's interpreter takes a second for each of these tests; test_triton_interpreter.py
+# compares its bits with the CPU's, over such layouts and sizes.
 
+compiled = pytest.mark.parametrize(
+    "device", [name for name in DEVICES if name != "triton_interpreter"], indirect=True
+)
 SIZES = [1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 255, 256, 257, 1000]
 
 
@@ -188,6 +193,7 @@ def check_inputs(results: list[Tensor], inputs: list[Tensor], before: list[Tenso
             storages.add(result.untyped_storage().data_ptr())
 
 
+@compiled
 @every_dtype
 @pytest.mark.parametrize("size", SIZES)
 def test_sizes(size: int, dtype: torch.dtype, device: str) -> None:
@@ -210,6 +216,7 @@ def test_scalars(device: str) -> None:
     check(*(random().to(device) for _ in range(3)))
 
 
+@compiled
 @every_dtype
 @pytest.mark.parametrize("offset", [1, 3])
 def test_misaligned(offset: int, dtype: torch.dtype, device: str) -> None:
@@ -256,6 +263,7 @@ LAYOUTS: dict[str, Callable[[Make], tuple[Tensor, Tensor, Tensor]]] = {
 }
 
 
+@compiled
 @every_dtype
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str, dtype: torch.dtype, device: str) -> None:

@@ -43,7 +43,7 @@ def _sources(build: Path) -> list[Path]:
         f"{path.stem}_kernels.cpp": ["<cuda_runtime.h>", f'"{path.relative_to(ROOT)}"']
         for path in sorted((ROOT / "csrc" / "cuda").glob("*.cu"))
     }
-    includes["operators.cpp"] = [f'"csrc/ops/{name}.cpp"' for name in OPERATORS]
+    includes["core_operators.cpp"] = [f'"csrc/ops/{name}.cpp"' for name in OPERATORS]
     for name, files in includes.items():
         text = "".join(f"#include {file}\n" for file in files)
         if not (build / name).exists() or (build / name).read_text() != text:
