@@ -12,6 +12,7 @@ from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.resolve()
 LIBRARY = "libgelu_kernels.so"
+WARNING_AS_ERROR = "CMAKE_COMPILE_WARNING_AS_ERROR"
 
 
 def cuda_architectures(wanted: str) -> list[str]:
@@ -25,7 +26,7 @@ class CMakeBuild(build_ext):
 
     CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
     for which GPUs to build, as for any extension of torch, and FORCE_ONLY_CPU=1 for none, as for
-    those of PyTorch Geometric.
+    those of PyTorch Geometric. CMAKE_COMPILE_WARNING_AS_ERROR=ON is for the developers.
     """
 
     def build_extension(self, ext: Extension) -> None:
@@ -34,6 +35,7 @@ class CMakeBuild(build_ext):
         options = {
             "CMAKE_BUILD_TYPE": "Release",
             "GELU_KERNELS_CUDA": "OFF" if os.environ.get("FORCE_ONLY_CPU") == "1" else "ON",
+            WARNING_AS_ERROR: os.environ.get(WARNING_AS_ERROR, "OFF"),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": package,
             "TORCH_INCLUDE_DIRS": ";".join(cpp_extension.include_paths()),
             "TORCH_LIBRARY_DIR": Path(torch.__file__).parent / "lib",

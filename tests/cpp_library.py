@@ -13,6 +13,10 @@ from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.parent
 
+WARNINGS = ["-Wall", "-Wextra"]
+if os.environ.get("CMAKE_COMPILE_WARNING_AS_ERROR") == "ON":  # as in setup.py
+    WARNINGS.append("-Werror")
+
 
 def processor_flags() -> list[str]:
     """For a fused multiply-add in one instruction."""
@@ -44,7 +48,7 @@ def compile_and_load(
     path = cpp_extension.load(
         name,
         [str(source) for source in sources],
-        extra_cflags=list(flags),
+        extra_cflags=["-std=c++20", *flags],  # torch 2.11 asks for C++17
         extra_ldflags=list(link_flags),
         extra_include_paths=[str(path) for path in include],
         build_directory=str(folder),

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 FLAGS = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden"]
-WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+WARNINGS = [*cpp_library.WARNINGS, "-Wno-unknown-pragmas"]
 SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover"]
 
 
