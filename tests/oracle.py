@@ -145,7 +145,7 @@ def ulp_errors(y: Tensor, expected: np.ndarray) -> np.ndarray:
 def _last_place(y: mpf, dtype: torch.dtype) -> int:
     """The exponent of the unit in the last place."""
     precision, smallest_exponent = FORMATS[dtype]
-    return max(int(mp.mag(y)) - 1, smallest_exponent) - precision + 1
+    return int(max(mp.mag(y) - 1, smallest_exponent)) - precision + 1
 
 
 def exact_ulp(y: mpf, dtype: torch.dtype) -> mpf:

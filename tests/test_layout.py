@@ -186,7 +186,8 @@ COPIES = {"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy"}
 
 def profiled(call: Callable[[], object]) -> tuple[set[str], int]:
     """The operators that ran, and the bytes that they allocated."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as result:
+    # acc_events: without it, torch 2.11 warns of what a second cycle would lose.
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as result:
         keep = call()
     del keep
     events = result.events()

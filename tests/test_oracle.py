@@ -81,3 +81,10 @@ def test_ulp_errors(dtype: torch.dtype) -> None:
     expected = (y.double() + 0.75 * unit).numpy()
     assert oracle.ulp_errors(y, expected).tolist() == [0.75] * 4
     assert oracle.exact_ulp_errors(y, [mpf(e) for e in expected]).tolist() == [0.75] * 4
+
+
+@pytest.mark.parametrize("dtype", oracle.FORMATS, ids=str)
+def test_the_last_place_of_zero_is_that_of_subnormals(dtype: torch.dtype) -> None:
+    smallest = torch.nextafter(torch.zeros(1, dtype=dtype), torch.ones(1, dtype=dtype))
+    y = torch.cat([0 * smallest, 3 * smallest])
+    assert oracle.exact_ulp_errors(y, [mpf(0)] * 2).tolist() == [0, 3]

@@ -1,7 +1,8 @@
 """The Triton kernels on a machine without a GPU, by Triton's interpreter.
 
 Three of its operations are not those of a GPU, and are replaced here: its fma rounds twice, its
-conversion to bfloat16 truncates, and its maximum of zeros of both signs is either of them.
+conversion to bfloat16 truncates, and its maximum of zeros of both signs is either of them. So is a
+fourth, as Triton 3.6 takes the ``int`` of an array of one number, which NumPy 2.4 refuses.
 """
 
 import ctypes
@@ -65,6 +66,7 @@ def maximum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 @cache
 def _correct_interpreter() -> None:
     import triton.language as tl
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import (
         GridExecutor,
         InterpretedFunction,
@@ -80,6 +82,12 @@ def _correct_interpreter() -> None:
         if pair in ((tl.float32, tl.bfloat16), (tl.bfloat16, tl.float32)):
             return TensorHandle(_convert(source.data, *(dtypes[t] for t in pair)), to.scalar)
         return cast_impl(self, source, to)
+
+    patch_tensor = interpreter._patch_lang_tensor
+
+    def patch_tensor_and_index(tensor: type, scope: interpreter._LangPatchScope) -> None:
+        patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
     launch, call = GridExecutor.__call__, InterpretedFunction.__call__
     prepared = set()
@@ -105,6 +113,7 @@ def _correct_interpreter() -> None:
     InterpreterBuilder.create_maxnumf = lambda self, x, y: TensorHandle(
         maximum(x.data, y.data), x.dtype.scalar
     )
+    interpreter._patch_lang_tensor = patch_tensor_and_index
     GridExecutor.__call__, InterpretedFunction.__call__ = launch_anew, call_again
 
 
