@@ -1,6 +1,8 @@
 """What only a GPU shows: streams, graphs, devices, huge tensors, and that it has the CPU's bits."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Timer
 
 import bits
 import pytest
@@ -28,7 +30,9 @@ CALLS: dict[str, Call] = {
     "bias gradient": lambda dy, x, bias: ops.gate_backward_bias(dy, x, bias, "normal"),
     "double backward": lambda dy, x, bias: (ops.gate_double_backward(dy, dy, x, bias, "normal"),),
 }
-SOME_TENTHS_OF_A_SECOND = 400_000_000  # cycles
+
+SPIN = 'extern "C" __global__ void spin(volatile int* released) { while (!*released); }'
+LONGER_THAN_ANY_CALL = 60  # seconds, also for one of 16 processes on the GPU
 
 
 @pytest.fixture(params=["cuda", "triton"], autouse=True)
@@ -112,6 +116,23 @@ def test_the_bits_are_those_of_every_run(
 # Streams and graphs
 
 
+@contextmanager
+def held(stream: torch.cuda.Stream) -> Iterator[Tensor]:
+    """Work for the stream waits until `released` is 1: at the end of the block, or before, where
+    the block itself waits for the stream and would do so for ever."""
+    released = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+    spin = torch.cuda._compile_kernel(SPIN, "spin")
+    spin(args=[released], stream=stream)
+    timer = Timer(LONGER_THAN_ANY_CALL, released.fill_, [1])
+    timer.start()
+    try:
+        yield released
+    finally:
+        timer.cancel()
+        released.fill_(1)
+        stream.synchronize()
+
+
 def test_work_waits_for_the_current_stream(call: Call) -> None:
     dy, x, bias = tensors()
     expected = call(dy, x, bias)
@@ -120,27 +141,25 @@ def test_work_waits_for_the_current_stream(call: Call) -> None:
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         call(dy, late, bias)  # leaves memory in this stream's pool: an allocation might wait
-        torch.cuda._sleep(SOME_TENTHS_OF_A_SECOND)
-        late.copy_(x)
-        results = call(dy, late, bias)
-        assert not stream.query(), "the call waited for the GPU"
-    stream.synchronize()
+        with held(stream) as released:
+            late.copy_(x)
+            results = call(dy, late, bias)
+            torch.cuda.default_stream().synchronize()  # work sent there instead has read NaN
+            assert not released.item(), "the call waited for the GPU"
     assert_same_bits(results, expected)
 
 
 def test_work_waits_for_no_other_stream(call: Call) -> None:
-    dy, x, bias = tensors()
-    expected = call(dy, x, bias)
+    inputs = tensors()
+    expected = call(*inputs)
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        call(dy, x, bias)
-    torch.cuda._sleep(SOME_TENTHS_OF_A_SECOND)
-    with torch.cuda.stream(stream):
-        results = call(dy, x, bias)
-    stream.synchronize()
-    assert not torch.cuda.default_stream().query(), "the default stream was waited for"
-    torch.cuda.synchronize()
+        call(*inputs)  # as above
+        with held(torch.cuda.default_stream()) as released:
+            results = call(*inputs)
+            stream.synchronize()
+            assert not released.item(), "the default stream was waited for"
     assert_same_bits(results, expected)
 
 
