@@ -1,7 +1,12 @@
 """What only a GPU shows: streams, graphs, devices, huge tensors, and that it has the CPU's bits."""
 
+import ctypes
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Timer
 
 import bits
@@ -36,9 +41,9 @@ LONGER_THAN_ANY_CALL = 60  # seconds, also for one of 16 processes on the GPU
 
 
 @pytest.fixture(params=["cuda", "triton"], autouse=True)
-def backend(request: pytest.FixtureRequest) -> Iterator[None]:
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     with kernels_for(request.param):
-        yield
+        yield request.param
 
 
 @pytest.fixture(params=CALLS)
@@ -194,6 +199,40 @@ def test_graphs(call: Call) -> None:
         assert_same_bits(results, expected)
 
 
+SMALL_WARM_UP = """
+import torch
+from test_cuda import CALLS, assert_same_bits, ops, soi_map, tensors
+
+def glu(dy, x, bias):
+    return ops.glu_forward(x, dy, "normal"), *ops.glu_backward(dy, x, dy, "normal")
+
+calls = {**CALLS, "glu": glu, "soi map": lambda *inputs: soi_map(*inputs, "normal")}
+small, large = tensors(4, 512), tensors(4096, 1024)
+for call in calls.values():
+    call(*small)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = call(*large)
+    graph.replay()
+    assert_same_bits(results, call(*large))
+print(len(calls), "captured")
+"""
+
+
+def test_a_large_call_is_captured_after_a_small_one(backend: str) -> None:
+    """In a process of its own, where nothing is loaded yet."""
+    if backend == "triton":
+        pytest.skip("Triton compiles another kernel for another size, which cannot be captured")
+    tests = Path(__file__).parent
+    environment = os.environ | {"PYTHONPATH": f"{tests.parent}:{tests}"}
+    result = subprocess.run(
+        [sys.executable, "-c", SMALL_WARM_UP], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{len(CALLS) + 2} captured\n"
+
+
 def test_each_replay_draws_a_mask() -> None:
     """That which an eager call draws from the same state of the generator."""
     _, x, _ = tensors()
@@ -222,11 +261,29 @@ def test_compiled_into_graphs() -> None:
 # Devices
 
 
+def current_context() -> int | None:
+    """The driver's, in which every runtime of the process works."""
+    context = ctypes.c_void_p()
+    assert ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) == 0
+    return context.value
+
+
+def test_the_current_context_stays(call: Call) -> None:
+    inputs = tensors()
+    before = current_context()
+    call(*inputs)
+    assert before is not None
+    assert current_context() == before
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_another_device_than_the_current_one(call: Call) -> None:
     inputs = tensors()
     expected = call(*inputs)
-    results = call(*(t.to("cuda:1") for t in inputs))
+    elsewhere = [t.to("cuda:1") for t in inputs]
+    before = current_context()
+    results = call(*elsewhere)
+    assert current_context() == before
     assert torch.cuda.current_device() == 0
     assert all(t.device.index == 1 for t in results)
     assert_same_bits(tuple(t.to("cuda:0") for t in results), expected)

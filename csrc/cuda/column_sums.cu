@@ -118,19 +118,22 @@ Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
   using T = StorageOf<Precision>;
   const RowBlocks rows(m.rows);
   const bool vectors = are_vectors(m, sizeof(T));
-  const auto kernel = vectors ? sum_columns<Gate, Precision, Consecutive<Precision>>
-                              : sum_columns<Gate, Precision, Spaced<Precision>>;
+  constexpr auto of_vectors = sum_columns<Gate, Precision, Consecutive<Precision>>;
+  constexpr auto of_elements = sum_columns<Gate, Precision, Spaced<Precision>>;
+  using Kernels = Family<of_vectors, of_elements, add_partial_sums<Precision>>;
+  const auto kernel = vectors ? of_vectors : of_elements;
   const int segment = kWarp * (vectors ? Consecutive<Precision>::size : Spaced<Precision>::size);
   static_assert(kWarp * Vector<Precision>::size <= kThreads && kWarp * kElements <= kThreads);
   const int64_t segments = (m.columns + segment - 1) / segment;
-  if (Error error =
-          launch(queue, kernel, segments * rows.count, kThreads, m,
-                 Divisor(static_cast<uint32_t>(segments)), static_cast<int>(rows.block_rows))) {
+  if (Error error = launch<Kernels>(queue, kernel, segments * rows.count, kThreads, m,
+                                    Divisor(static_cast<uint32_t>(segments)),
+                                    static_cast<int>(rows.block_rows))) {
     return error;
   }
-  return launch(queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp,
-                kWarp * kBlockLanes, static_cast<const typename Precision::Real*>(m.partial),
-                rows.count, reinterpret_cast<T*>(m.dbias), m.columns);
+  return launch<Kernels>(queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp,
+                         kWarp * kBlockLanes,
+                         static_cast<const typename Precision::Real*>(m.partial), rows.count,
+                         reinterpret_cast<T*>(m.dbias), m.columns);
 }
 
 template <class Gate, class Precision>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
@@ -10,14 +11,26 @@
 
 namespace gelu_kernels::cuda {
 
-// What went wrong, as CUDA words it; null if nothing did.
-using Error = const char*;
+// What went wrong, in CUDA's number, name and words; false if nothing did.
+struct Error {
+  int code;
+  const char *name, *text;
+  bool lacks_binary;  // for the device
+
+  explicit operator bool() const { return code != 0; }
+};
 
 // Where a kernel is put: a device and a cudaStream_t of its.
 struct Queue {
   int device;
   void* stream;
 };
+
+// What a device is called, and its compute capability, such as "9.0".
+struct Device {
+  std::string name, capability;
+};
+Device describe(int device);
 
 // Operands are counted from the outputs, one or two; then come the inputs, the bias last.
 constexpr int kMaxOperands = 5;

@@ -6,20 +6,22 @@
 
 namespace gelu_kernels::cuda {
 
+template <class Function, class Precision, bool kBias>
+struct Launchers {
+  static constexpr int kRows = RowMap<Function, Precision, kBias>::rows;
+  using Kernels =
+      Family<map_rows<Function, Precision, kBias, 1>, map_rows<Function, Precision, kBias, kRows>,
+             map_strided<Function, Precision>>;
+  static constexpr Map value = {launch_map_rows<Kernels, Function, Precision, kBias>,
+                                launch_map_strided<Kernels, Function, Precision>};
+};
+
 template <template <class, class> class Function>
 struct MapOf {
   template <class Gate, class Precision>
-  struct Plain {
-    using F = Function<Gate, Precision>;
-    static constexpr Map value = {launch_map_rows<F, Precision, false>,
-                                  launch_map_strided<F, Precision>};
-  };
+  struct Plain : Launchers<Function<Gate, Precision>, Precision, false> {};
   template <class Gate, class Precision>
-  struct Biased {
-    using F = AddBias<Function<Gate, Precision>>;
-    static constexpr Map value = {launch_map_rows<F, Precision, true>,
-                                  launch_map_strided<F, Precision>};
-  };
+  struct Biased : Launchers<AddBias<Function<Gate, Precision>>, Precision, true> {};
 };
 
 // `Plain` is the function where there is no bias.

@@ -21,6 +21,7 @@ struct RowMap {
   static constexpr int outputs = Function::outputs;
   static constexpr bool has_biased_pairs =
       kBias && inputs == 1 && is_half<Precision> && kPacked<Real> > 1;
+  static constexpr int rows = rows_in_flight(inputs);
   static constexpr int blocks =
       has_biased_pairs ? kBiasedPairsBlocksPerProcessor : blocks_per_processor(inputs);
 
@@ -127,9 +128,9 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
   }
 }
 
-template <class Function, class Precision, bool kBias>
+template <class Kernels, class Function, class Precision, bool kBias>
 Error launch_map_rows(Queue queue, const Rows& m) {
-  constexpr int kRows = rows_in_flight(RowMap<Function, Precision, kBias>::inputs);
+  constexpr int kRows = RowMap<Function, Precision, kBias>::rows;
   constexpr int segment = kSegmentBytes / static_cast<int>(sizeof(StorageOf<Precision>));
   const int64_t segments = (m.columns + segment - 1) / segment;
   const bool small = m.rows * segments * kSegmentBytes <= kSmallBytes;
@@ -137,8 +138,8 @@ Error launch_map_rows(Queue queue, const Rows& m) {
   const int64_t warps = (m.rows + warp_rows - 1) / warp_rows * segments;
   const auto kernel =
       small ? map_rows<Function, Precision, kBias, 1> : map_rows<Function, Precision, kBias, kRows>;
-  return launch(queue, kernel, (warps + kWarps - 1) / kWarps, kThreads, m,
-                Divisor(static_cast<uint32_t>(segments)));
+  return launch<Kernels>(queue, kernel, (warps + kWarps - 1) / kWarps, kThreads, m,
+                         Divisor(static_cast<uint32_t>(segments)));
 }
 
 }  // namespace gelu_kernels::cuda

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) map_strided(const __grid_constant__ 
   }
 }
 
-template <class Function, class Precision>
+template <class Kernels, class Function, class Precision>
 Error launch_map_strided(Queue queue, const Strided& m) {
   StridedElements s = {m, {}, 1};
   for (int d = 0; d < m.dims; ++d) {
@@ -72,8 +72,8 @@ Error launch_map_strided(Queue queue, const Strided& m) {
     s.elements *= m.sizes[d];
   }
   const int64_t block = kThreads * kElements;
-  return launch(queue, map_strided<Function, Precision>, (s.elements + block - 1) / block, kThreads,
-                s);
+  return launch<Kernels>(queue, map_strided<Function, Precision>, (s.elements + block - 1) / block,
+                         kThreads, s);
 }
 
 }  // namespace gelu_kernels::cuda

@@ -66,9 +66,12 @@ Error launch_soi_backward(Queue queue, const SoiBackward& m) {
   using T = StorageOf<Precision>;
   const Octets octets =
       octets_of(m.rows, m.columns, has_vectors(m.dx, sizeof(T)) && has_vectors(m.dy, sizeof(T)));
-  const auto kernel = octets.in_vectors ? select_vectors<Precision> : select_octets<T>;
+  constexpr auto of_vectors = select_vectors<Precision>;
+  constexpr auto of_elements = select_octets<T>;
+  using Kernels = Family<of_vectors, of_elements>;
+  const auto kernel = octets.in_vectors ? of_vectors : of_elements;
   const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
-  return launch(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets);
+  return launch<Kernels>(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets);
 }
 
 template <class, class Precision>

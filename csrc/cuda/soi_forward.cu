@@ -136,12 +136,14 @@ Error launch_soi_forward(Queue queue, const SoiForward& m) {
       from_a_group && bias_has_vectors && has_vectors(m.y, size) && has_vectors(m.x, size));
   const int64_t length =
       m.index.row_length ? m.index.row_length : std::numeric_limits<int64_t>::max();
-  const auto kernel = !octets.in_vectors ? draw_elements<Gate, Precision>
-                      : m.bias           ? draw_vectors<Gate, Precision, true>
-                                         : draw_vectors<Gate, Precision, false>;
+  constexpr auto of_elements = draw_elements<Gate, Precision>;
+  constexpr auto of_vectors = draw_vectors<Gate, Precision, false>;
+  constexpr auto of_biased_vectors = draw_vectors<Gate, Precision, true>;
+  using Kernels = Family<of_elements, of_vectors, of_biased_vectors>;
+  const auto kernel = !octets.in_vectors ? of_elements : m.bias ? of_biased_vectors : of_vectors;
   const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
-  return launch(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets,
-                WideDivisor(static_cast<uint64_t>(length)));
+  return launch<Kernels>(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets,
+                         WideDivisor(static_cast<uint64_t>(length)));
 }
 
 template <class Gate, class Precision>

@@ -3,7 +3,8 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/core/DeviceGuard.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/ops/cuda_map.h"
@@ -12,8 +13,18 @@
 
 namespace gelu_kernels {
 
-void check_launch(const char* op, cuda::Error error) {
-  TORCH_CHECK(!error, "gelu_kernels::", op, ": CUDA could not start the kernel: ", error);
+// As torch reports an error of CUDA.
+void fail(const char* op, int device, const cuda::Error& error) {
+  std::string what = c10::str("gelu_kernels::", op,
+                              ": CUDA could not start the kernel: ", error.name, ": ", error.text);
+  if (error.lacks_binary) {
+    const auto [name, capability] = cuda::describe(device);
+    what += c10::str(". cuda:", device, " is a ", name, " of compute capability ", capability,
+                     ", the kernels are those of nvcc " GELU_KERNELS_CUDA
+                     ". Build gelu_kernels again with TORCH_CUDA_ARCH_LIST=",
+                     capability, ", or if Triton supports it, set GELU_KERNELS_BACKEND=triton.");
+  }
+  throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, error.code, what);
 }
 
 namespace {
@@ -68,7 +79,6 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cuda(const Tensor& dy, const Tenso
   const char* op = "gate_backward_bias";
   const auto kernel =
       cuda::backward_column_sums(check_arguments(op, x, bias, gate, {{"dy", dy}}), dtype_of(x));
-  const c10::DeviceGuard guard(x.device());
   Tensor dx = at::empty_like(x);
   Tensor dbias = at::empty_like(bias, at::MemoryFormat::Contiguous);
   const int64_t columns = bias.numel();
@@ -97,7 +107,7 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cuda(const Tensor& dy, const Tenso
   m.bias = data_of(packed_bias);
   m.partial = data_of(partial);
   m.dbias = data_of(dbias);
-  check_launch(op, kernel(queue_of(x), m));
+  start(op, x, kernel, m);
   return {dx, dbias};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include "csrc/cuda/kernels.h"
@@ -16,7 +17,15 @@ void register_glu_cuda_kernels(torch::Library& library);
 // Where the caller wants the work done on x.
 cuda::Queue queue_of(const at::Tensor& x);
 
-// Throws if there is an error.
-void check_launch(const char* op, cuda::Error error);
+[[noreturn]] void fail(const char* op, int device, const cuda::Error& error);
+
+// Starts what works on x, on x's device and where the caller wants it done there.
+template <class Operands>
+void start(const char* op, const at::Tensor& x, cuda::Error (*launch)(cuda::Queue, const Operands&),
+           const Operands& operands) {
+  const c10::DeviceGuard guard(x.device());
+  const cuda::Queue queue = queue_of(x);
+  if (const auto error = launch(queue, operands)) fail(op, queue.device, error);
+}
 
 }  // namespace gelu_kernels

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <limits>
@@ -80,8 +79,6 @@ template <int outputs = 1, class... Tensors>
 void map(const char* op, cuda::Map kernel, bool biased, const at::Tensor& out,
          const Tensors&... operands) {
   if (out.numel() == 0) return;
-  const auto queue = queue_of(out);
-  const c10::DeviceGuard guard(out.device());
   if (!biased && lie_alike(out, operands...) && is_aligned(data_of(out), 0) &&
       (is_aligned(data_of(operands), 0) && ...)) {
     cuda::Rows m = segments_of(out.numel(), static_cast<int64_t>(out.element_size()));
@@ -90,12 +87,12 @@ void map(const char* op, cuda::Map kernel, bool biased, const at::Tensor& out,
       m.data[k] = data;
       m.row_stride[k++] = cuda::kSegmentBytes;
     }
-    return check_launch(op, kernel.rows(queue, m));
+    return start(op, out, kernel.rows, m);
   }
   const at::TensorIterator iterator = iterator_over<outputs>(out, operands...);
-  if (const auto m = rows_of(iterator, biased)) return check_launch(op, kernel.rows(queue, *m));
+  if (const auto m = rows_of(iterator, biased)) return start(op, out, kernel.rows, *m);
   for (const at::TensorIterator& part : iterator.with_32bit_indexing()) {
-    check_launch(op, kernel.strided(queue, strided(part)));
+    start(op, out, kernel.strided, strided(part));
   }
 }
 

@@ -1,7 +1,6 @@
 // The CUDA kernels of the SOI map: tensors for the launchers of csrc/cuda.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/core/DeviceGuard.h>
 
 #include "csrc/ops/cuda.h"
 #include "csrc/ops/layout.h"
@@ -35,7 +34,6 @@ std::tuple<Tensor, Tensor> soi_forward_cuda(const Tensor& x, const OptionalTenso
                                             int64_t row_stride) {
   const GlobalIndex index{offset, row_length, row_stride};
   const auto kernel = cuda::soi_forward(check_soi_forward(x, bias, seed, gate, index), dtype_of(x));
-  const c10::DeviceGuard guard(x.device());
   Tensor y = at::empty_like(x);
   const Tensor mask = at::empty({(x.numel() + 7) / 8}, x.options().dtype(at::kByte));
   if (x.numel() == 0) return {y, mask};
@@ -55,13 +53,12 @@ std::tuple<Tensor, Tensor> soi_forward_cuda(const Tensor& x, const OptionalTenso
   m.index = index;
   m.rows = operands->rows;
   m.columns = operands->columns;
-  check_launch("soi_forward", kernel(queue_of(x), m));
+  start("soi_forward", x, kernel, m);
   return {y, mask};
 }
 
 Tensor soi_backward_cuda(const Tensor& dy, const Tensor& mask) {
   check_soi_backward("soi_backward", dy, mask, /*has_bias=*/false);
-  const c10::DeviceGuard guard(dy.device());
   Tensor dx = at::empty_like(dy);
   if (dy.numel() == 0) return dx;
   const auto operands = matrices(dx, dy, /*by_rows=*/false);
@@ -73,13 +70,12 @@ Tensor soi_backward_cuda(const Tensor& dy, const Tensor& mask) {
   m.mask = packed_mask.const_data_ptr<uint8_t>();
   m.rows = operands->rows;
   m.columns = operands->columns;
-  check_launch("soi_backward", cuda::soi_backward(dtype_of(dy))(queue_of(dy), m));
+  start("soi_backward", dy, cuda::soi_backward(dtype_of(dy)), m);
   return dx;
 }
 
 std::tuple<Tensor, Tensor> soi_backward_bias_cuda(const Tensor& dy, const Tensor& mask) {
   check_soi_backward("soi_backward_bias", dy, mask, /*has_bias=*/true);
-  const c10::DeviceGuard guard(dy.device());
   Tensor dx = at::empty_like(dy);
   Tensor dbias = at::empty({dy.size(-1)}, dy.options());
   if (dy.numel() == 0) {
@@ -103,7 +99,7 @@ std::tuple<Tensor, Tensor> soi_backward_bias_cuda(const Tensor& dy, const Tensor
   m.dbias = data_of(dbias);
   m.rows = operands->rows;
   m.columns = operands->columns;
-  check_launch("soi_backward_bias", cuda::soi_backward_column_sums(dtype_of(dy))(queue_of(dy), m));
+  start("soi_backward_bias", dy, cuda::soi_backward_column_sums(dtype_of(dy)), m);
   return {dx, dbias};
 }
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import cpp_library
 
@@ -32,6 +33,9 @@ class Error(IntEnum):
     DOWN = 2
     RANDOM = 3
 
+
+INVALID_CONFIGURATION = 9  # of CUDA's errors
+BUILT = "13.0.88 for 80-real 90"  # the nvcc that errors tell of
 
 OPERATORS = ["check", "cuda", "glu_check", "glu_cuda", "soi_check", "soi_cuda"]
 
@@ -63,11 +67,12 @@ def library() -> ctypes.CDLL:
             "gelu_kernels_cuda_on_cpu",
             _sources(folder),
             folder,
-            ["-DGELU_KERNELS_CUDA_ON_CPU", *flags],
+            ["-DGELU_KERNELS_CUDA_ON_CPU", f"-DGELU_KERNELS_CUDA='\"{BUILT}\"'", *flags],
             link_flags=flags,
             include=[HERE, ROOT],
         )
-    loaded.cuda_on_cpu_launches.restype = ctypes.c_int64
+    for count in ("launches", "loaded", "devices_set"):
+        getattr(loaded, f"cuda_on_cpu_{count}").restype = ctypes.c_int64
     loaded.cuda_on_cpu_run_ends.argtypes = [ctypes.c_int64]
     loaded.cuda_on_cpu_set_errors.argtypes = [
         ctypes.c_int,
@@ -110,8 +115,53 @@ def only_ends(blocks: int) -> Iterator[None]:
         library().cuda_on_cpu_run_ends(0)
 
 
-def fail_next_launch() -> None:
-    library().cuda_on_cpu_fail_next_launch()
+@contextmanager
+def on_device(device: int) -> Iterator[None]:
+    """All tensors are on this one of 128 devices."""
+    library().cuda_on_cpu_put_tensors_on(device)
+    try:
+        yield
+    finally:
+        library().cuda_on_cpu_put_tensors_on(0)
+
+
+@contextmanager
+def current_device(device: int) -> Iterator[None]:
+    library().cuda_on_cpu_set_current_device(device)
+    try:
+        yield
+    finally:
+        library().cuda_on_cpu_set_current_device(0)
+
+
+@contextmanager
+def capture() -> Iterator[None]:
+    """No kernel can be loaded."""
+    library().cuda_on_cpu_capture(True)
+    try:
+        yield
+    finally:
+        library().cuda_on_cpu_capture(False)
+
+
+def fail_next(error: int = INVALID_CONFIGURATION) -> None:
+    """The next time that a kernel is loaded or started."""
+    library().cuda_on_cpu_fail_next(error)
+
+
+class State(NamedTuple):
+    """Of the fake runtime. The counts are those of the process."""
+
+    launches: int
+    loaded: int  # kernels, on all devices together
+    devices_set: int  # by cudaSetDevice
+    current_device: int
+    device_of_last: int  # launch
+    last_error: int
+
+
+def state() -> State:
+    return State(*(getattr(library(), f"cuda_on_cpu_{name}")() for name in State._fields))
 
 
 def launches() -> int:

@@ -36,7 +36,11 @@ inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorUnsupportedPtxVersion = 222,
+  cudaErrorStreamCaptureUnsupported = 900,
 };
 using cudaStream_t = struct CUstream_st*;
 struct cudaLaunchConfig_t {
@@ -45,14 +49,30 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream;
 };
 
+struct cudaFuncAttributes {};
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor;
+};
+
+cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaGetLastError();
+const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
 namespace cuda_on_cpu {
 
 // Runs `thread` for every threadIdx and blockIdx.
-cudaError_t launch(const cudaLaunchConfig_t& config, const std::function<void()>& thread);
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   const std::function<void()>& thread);
+
+// Onto the current device, unless it is there.
+cudaError_t load(const void* kernel);
+
+// The same error, for cudaGetLastError as well.
+cudaError_t failed(cudaError_t error);
 
 // A thread waits here for the others of its block.
 void wait_at_barrier(const std::source_location& barrier);
@@ -68,5 +88,11 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments... arguments) {
   const std::tuple<Parameters...> parameters(arguments...);
   static_assert(sizeof parameters <= 4096 && (std::is_trivially_copyable_v<Parameters> && ...));
-  return cuda_on_cpu::launch(*config, [&] { std::apply(kernel, parameters); });
+  return cuda_on_cpu::launch(*config, reinterpret_cast<const void*>(kernel),
+                             [&] { std::apply(kernel, parameters); });
+}
+
+template <class... Parameters>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*kernel)(Parameters...)) {
+  return cuda_on_cpu::load(reinterpret_cast<const void*>(kernel));
 }

@@ -1,4 +1,4 @@
-// Launches: their limits, their blocks, and what a test may ask of them.
+// Launches: their limits and their blocks.
 #include <atomic>
 #include <exception>
 #include <limits>
@@ -16,22 +16,23 @@ namespace {
 std::mutex launching;
 int64_t launches = 0;
 int64_t blocks_at_ends = 0;
-cudaError_t planned_error = cudaSuccess;
-cudaError_t last_error = cudaSuccess;
+int device_of_last = 0;
 
-cudaError_t check(const cudaLaunchConfig_t& config) {
+bool fits(const cudaLaunchConfig_t& config) {
   const auto [grid, block] = std::pair(config.gridDim, config.blockDim);
-  const bool fits = grid.x >= 1 && grid.x <= std::numeric_limits<int32_t>::max() && block.x >= 1 &&
-                    block.x <= 1024 && grid.y == 1 && grid.z == 1 && block.y == 1 && block.z == 1;
-  return fits ? std::exchange(planned_error, cudaSuccess) : cudaErrorInvalidConfiguration;
+  return grid.x >= 1 && grid.x <= std::numeric_limits<int32_t>::max() && block.x >= 1 &&
+         block.x <= 1024 && grid.y == 1 && grid.z == 1 && block.y == 1 && block.z == 1;
 }
 
 }  // namespace
 
-cudaError_t launch(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   const std::function<void()>& thread) {
   const std::lock_guard lock(launching);
-  if (const cudaError_t error = check(config)) return last_error = error;
+  if (!fits(config)) return failed(cudaErrorInvalidConfiguration);
+  if (const cudaError_t error = load(kernel)) return error;
   ++launches;
+  cudaGetDevice(&device_of_last);
   const int64_t blocks = config.gridDim.x;
   const bool is_cut = blocks_at_ends > 0 && blocks > 2 * blocks_at_ends;
   const int64_t count = is_cut ? 2 * blocks_at_ends : blocks;
@@ -63,23 +64,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const std::function<void()>
 
 }  // namespace cuda_on_cpu
 
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
-
-cudaError_t cudaGetLastError() { return std::exchange(cuda_on_cpu::last_error, cudaSuccess); }
-
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorInvalidConfiguration ? "invalid configuration argument"
-                                                : "invalid device ordinal";
-}
-
 CUDA_ON_CPU_EXPORT int64_t cuda_on_cpu_launches() { return cuda_on_cpu::launches; }
+
+CUDA_ON_CPU_EXPORT int cuda_on_cpu_device_of_last() { return cuda_on_cpu::device_of_last; }
 
 // Of a longer launch only so many blocks run at either end; 0 is no limit.
 CUDA_ON_CPU_EXPORT void cuda_on_cpu_run_ends(int64_t blocks) {
   cuda_on_cpu::blocks_at_ends = blocks;
-}
-
-// The next launch fails like one of no blocks.
-CUDA_ON_CPU_EXPORT void cuda_on_cpu_fail_next_launch() {
-  cuda_on_cpu::planned_error = cudaErrorInvalidConfiguration;
 }

@@ -8,9 +8,9 @@
 
 namespace gelu_kernels {
 
-cuda::Queue queue_of(const at::Tensor&) { return {0, nullptr}; }
-
 namespace {
+
+int device = 0;
 
 std::unique_ptr<torch::Library> library;
 
@@ -20,6 +20,9 @@ struct Silence : c10::WarningHandler {
 };
 
 }  // namespace
+
+cuda::Queue queue_of(const at::Tensor&) { return {device, nullptr}; }
+
 }  // namespace gelu_kernels
 
 CUDA_ON_CPU_EXPORT void cuda_on_cpu_enable() {
@@ -29,6 +32,9 @@ CUDA_ON_CPU_EXPORT void cuda_on_cpu_enable() {
       torch::Library::IMPL, "gelu_kernels", c10::DispatchKey::CPU, __FILE__, __LINE__);
   gelu_kernels::register_cuda_kernels(*gelu_kernels::library);
 }
+
+// The device of every tensor.
+CUDA_ON_CPU_EXPORT void cuda_on_cpu_put_tensors_on(int device) { gelu_kernels::device = device; }
 
 // The kernels for the CPU come back.
 CUDA_ON_CPU_EXPORT void cuda_on_cpu_disable() { gelu_kernels::library.reset(); }
