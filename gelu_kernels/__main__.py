@@ -26,6 +26,11 @@ def installed_version(package: str) -> str:
         return "not installed"
 
 
+def gpu(index: int) -> str:
+    major, minor = torch.cuda.get_device_capability(index)
+    return f"{torch.cuda.get_device_name(index)}, compute capability {major}.{minor}"
+
+
 def main() -> None:
     sections = {
         "versions": {
@@ -43,9 +48,7 @@ def main() -> None:
             "processor": processor(),
             "torch's CPU kernels": torch.backends.cpu.get_cpu_capability(),
             "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
-            **{
-                f"cuda:{i}": torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
-            },
+            **{f"cuda:{i}": gpu(i) for i in range(torch.cuda.device_count())},
         },
     }
     width = max(len(key) for section in sections.values() for key in section)

@@ -1,10 +1,14 @@
-"""Which kernels serve a GPU: those in CUDA C++, where they were built, or those in Triton.
+"""Which kernels serve a GPU: those in CUDA C++, where they were built for it, or those in Triton.
 
-``GELU_KERNELS_BACKEND``, ``cuda`` or ``triton``, asks for one where there are both; it is read when
-the package is imported. Triton itself is imported by the first call on a GPU.
+``GELU_KERNELS_BACKEND``, ``cuda`` or ``triton``, asks for one; it is read when the package is
+imported. Without it, all GPUs that the process sees have the same kernels, as they share a dispatch
+key: those in CUDA C++ if they were built for each of them, or if Triton does not support them all;
+else those in Triton. Triton itself is imported by the first call on a GPU.
 """
 
 import os
+import re
+import warnings
 from importlib.util import find_spec
 
 import torch
@@ -27,18 +31,47 @@ TRITON = {
     "soi_backward_bias": soi_operators.soi_backward_bias,
 }
 
+Capability = tuple[int, int]
+
+# No binary for another device runs on these, nor theirs on another (CUDA C++ Programming Guide,
+# "Binary Compatibility"). CUDA 13 renamed 10.1 to 11.0.
+TEGRA: set[Capability] = {(7, 2), (8, 7), (10, 1), (11, 0)}
+
+# Of NVIDIA's devices: torch.compile's limit too.
+OLDEST_FOR_TRITON: Capability = (7, 0)
+
 _library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
 
 
-def _has_cuda() -> bool:
-    return _C.build_info()["cuda"] != "not built"
+def runs_on(architecture: str, capability: Capability) -> bool:
+    """Whether code for one of CMake's CUDA architectures runs on a device of this capability.
 
-
-def for_nvidia() -> str:
-    """The backend of the dispatch key CUDA, which AMD's GPUs have too: "cuda" or "triton".
-
-    Raises ImportError if the one that was asked for is not there.
+    A binary ("90-real") does where the major version is the same and the minor version not lower,
+    PTX ("90-virtual") where neither is; "90" is both. What ends in "a" runs on that capability
+    alone, what ends in "f" only where the major version is the same.
     """
+    parts = re.fullmatch(r"(\d+)([af]?)(-real|-virtual)?", architecture)
+    if parts is None:  # "native" and the like: the launch will tell
+        return True
+    number, specific, kind = parts.groups()
+    own = divmod(int(number), 10)
+    if own == capability or specific == "a":
+        return own == capability
+    is_ptx = kind != "-real" and not specific
+    is_compatible = own[0] == capability[0] and not TEGRA & {own, capability}
+    return own < capability and (is_ptx or is_compatible)
+
+
+def _built() -> str:
+    return _C.build_info()["cuda"]  # such as "13.0.88 for 80-real 120"
+
+
+def _has_cuda() -> bool:
+    return _built() != "not built"
+
+
+def _asked_for() -> str | None:
+    """Raises ImportError if it is not there."""
     wanted = os.environ.get(VARIABLE)
     if wanted not in (None, "", "cuda", "triton"):
         raise ImportError(f"{VARIABLE} must be 'cuda' or 'triton', got '{wanted}'")
@@ -46,12 +79,54 @@ def for_nvidia() -> str:
         raise ImportError(f"{VARIABLE} is 'cuda', but gelu_kernels was built without nvcc")
     if wanted == "triton" and find_spec("triton") is None:
         raise ImportError(f"{VARIABLE} is 'triton', but Triton is not installed")
-    return wanted or ("cuda" if _has_cuda() else "triton")
+    return wanted or None
+
+
+def choose(architectures: list[str], capabilities: list[Capability], has_triton: bool) -> str:
+    """The backend of all devices of these capabilities."""
+    are_built = all(any(runs_on(a, c) for a in architectures) for c in capabilities)
+    triton_would_do = has_triton and all(c >= OLDEST_FOR_TRITON for c in capabilities)
+    return "triton" if triton_would_do and not are_built else "cuda"
+
+
+def for_nvidia() -> str:
+    """The backend of the dispatch key CUDA, which AMD's GPUs have too: "cuda" or "triton".
+
+    Raises ImportError if the one that was asked for is not there.
+    """
+    if wanted := _asked_for():
+        return wanted
+    if not _has_cuda() or torch.version.hip:
+        return "triton"
+    devices = range(torch.cuda.device_count())
+    return choose(
+        _built().partition(" for ")[2].split(),
+        [torch.cuda.get_device_capability(i) for i in devices],
+        find_spec("triton") is not None,
+    )
+
+
+def _give_triton(*keys: str) -> None:
+    with warnings.catch_warnings():
+        # torch warns of a kernel that takes the place of another, in CUDA C++ here.
+        warnings.simplefilter("ignore")
+        for key in keys:
+            for name, kernel in TRITON.items():
+                _library.impl(name, kernel, key)
+
+
+def _give_triton_to_the_gpus() -> None:
+    if for_nvidia() == "triton":
+        _give_triton("CUDA")
 
 
 def register() -> None:
     """Gives the core operators their Triton kernels, for the GPUs that have no others."""
-    keys = ["XPU"] if for_nvidia() == "cuda" else ["CUDA", "XPU"]
-    for key in keys:
-        for name, kernel in TRITON.items():
-            _library.impl(name, kernel, key)
+    _give_triton("XPU")
+    wanted = _asked_for()
+    if wanted == "triton" or not _has_cuda():
+        _give_triton("CUDA")
+    elif wanted is None:
+        # With torch's own checks of the devices, once CUDA is initialised. At the import, asking
+        # for them would initialise it, and the process could not fork.
+        torch.cuda._lazy_call(_give_triton_to_the_gpus)
