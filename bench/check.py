@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from bench.sides import DISTRIBUTIONS
+from bench.check_random import check_soi
+from bench.sides import Side
 from bench.workloads import Inputs, Workload
 from gelu_kernels import reference
 
 PIECE = 2**22  # elements, of which float64 makes many temporary ones
-SAMPLE = 2**18  # elements of a random mask
 
-Check = Callable[[str, object], None]  # of a pass and its result; raises AssertionError
+Check = Callable[[str, Side], None]  # computes a pass; raises AssertionError
 
 
 @dataclass(frozen=True)
@@ -56,24 +57,8 @@ def check_gate(label: str, result: object, exact: Expected) -> None:
         assert_close(tensor.detach(), right)
 
 
-def check_soi(workload: Workload, inputs: Inputs, label: str, result: object) -> None:
-    """What is kept is kept exactly, the rest is zero, and as much is kept as should be."""
-    source = inputs.x if label == "forward" else inputs.dy
-    (result,) = result if isinstance(result, tuple) else (result,)
-    result = result.detach()
-    kept = result != 0
-    if not torch.equal(result, torch.where(kept, source, 0)):
-        raise AssertionError("the SOI map keeps an element or drops it")
-    x, kept = inputs.x.flatten()[:SAMPLE].double(), kept.flatten()[:SAMPLE].double()
-    p = DISTRIBUTIONS[workload.gate](x)
-    for side in (x < 0, x > 0):
-        excess = (kept - p)[side].sum().abs()
-        if excess > 6 * (p * (1 - p))[side].sum().sqrt() + 1:
-            raise AssertionError(f"the SOI map keeps {excess:.0f} elements too many or too few")
-
-
 def checker(workload: Workload, inputs: Inputs) -> Check:
     if workload.op == "soi_map":
-        return lambda label, result: check_soi(workload, inputs, label, result)
+        return partial(check_soi, workload, inputs)
     exact = expected(workload, inputs)
-    return lambda label, result: check_gate(label, result, exact)
+    return lambda label, side: check_gate(label, side.call(label, inputs)(), exact)

@@ -117,12 +117,12 @@ def measure_pass(
         }
 
 
-def wrong_sides(label: str, inputs: Inputs, sides: dict[str, Side], check: Check) -> dict[str, str]:
+def wrong_sides(label: str, sides: dict[str, Side], check: Check) -> dict[str, str]:
     """By name, what is wrong."""
     wrong = {}
     for name, side in sides.items():
         try:
-            check(label, side.call(label, inputs)())
+            check(label, side)
         except Exception as error:  # a peer may fail in any way
             wrong[name] = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
     return wrong
@@ -138,7 +138,7 @@ def measure_size(
     for label in plan.passes:
         name = f"{workload.op} {label} {workload.gate} {workload.dtype} {workload.elements}"
         progress.set_description(name)
-        wrong = wrong_sides(label, inputs[0], sides, check)
+        wrong = wrong_sides(label, sides, check)
         for side, problem in wrong.items():
             yield {"wrong": name, "by": side, "because": problem}
         right = {key: side for key, side in sides.items() if key not in wrong}

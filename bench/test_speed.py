@@ -34,9 +34,8 @@ def run(benchmark, workload: Workload, label: str, name: str) -> None:
     benchmark.group = f"{workload.op} {label} {workload.gate} {workload.dtype} {workload.elements}"
     benchmark.name = name
     with one_dnn(workload):
-        call = side.call(label, inputs)
-        checker(workload, inputs)(label, call())
-        benchmark(call)
+        checker(workload, inputs)(label, side)
+        benchmark(side.call(label, inputs))
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -1,21 +1,25 @@
 """The benchmark: what it counts, that nothing wrong is timed, and that it says what it left out."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
+import mpmath
 import pytest
 import torch
 import torch.nn.functional as F
 from click.testing import CliRunner, Result
+from torch import Tensor
 from tqdm import tqdm
 
 import bench.__main__
-from bench import accuracy, memory, peers, timing
+from bench import accuracy, check_random, memory, peers, timing
 from bench.measure import Plan, measure, rotated
-from bench.sides import Side, eager, ours, quick_gelu
+from bench.sides import DISTRIBUTIONS, Side, eager, ours, quick_gelu
 from bench.sizes import Size
-from bench.workloads import Inputs, Workload, make_inputs
+from bench.workloads import DTYPES, GATES, Inputs, Workload, make_inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
 
@@ -122,6 +126,87 @@ def test_nothing_wrong_is_timed(op: str, side: Side, wrong: list[str]) -> None:
     right = [label for label in ("forward", "backward", "both") if label not in wrong]
     assert by_peer(found) == (right, wrong)
     assert all(record["us"] > 0 for record in found if "us" in record)
+
+
+PROBES = check_random.PROBES
+N = check_random.DRAWS * check_random.ROWS  # for each probe
+
+
+def wrong_probabilities(gate: str, dtype: torch.dtype) -> dict[str, Tensor]:
+    exact = DISTRIBUTIONS[gate](PROBES)
+    wrong = {
+        "half": torch.full_like(exact, 0.5),
+        "mean": exact.mean().expand_as(exact),
+        "0.01 too much": exact + 0.01 * (PROBES.abs() < 3),
+        "0.01 too little": exact - 0.01 * (PROBES.abs() < 3),
+        "backwards": exact.flip(0),
+    }
+    wrong |= {f"shifted by 2^{i}": exact.roll(2**i) for i in range(23)}
+    for other in set(GATES) - {gate}:
+        for i, p in enumerate(check_random.right(other, PROBES.to(dtype), dtype)):
+            wrong[f"{other}, rounded by way {i}"] = p
+    return wrong
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES)
+@pytest.mark.parametrize("gate", GATES)
+def test_the_chance_to_miss_a_wrong_map(gate: str, dtype: torch.dtype) -> None:
+    """Its counts are so far beyond the bounds, for each probability that is right, that it is short
+    of them by its own deviation with a chance below 1e-9; by Bernstein's inequality again, and with
+    a tenth to spare."""
+    groups = check_random.groups_of_probes("cpu")
+    for name, wrong in wrong_probabilities(gate, dtype).items():
+        short = check_random.bound(groups @ (N * wrong * (1 - wrong)), 1e-9 / 3)
+        for p in check_random.right(gate, PROBES.to(dtype), dtype):
+            chance = check_random.CHANCE / check_random.COMPARISONS
+            bound = check_random.bound(groups @ (N * p * (1 - p)), chance)
+            distance = (groups @ (N * (wrong - p))).abs() - 2e-6 * N * groups.sum(1)
+            assert ((distance - bound) / short).max() > 1.1, name
+
+
+@pytest.mark.parametrize(("draws", "p"), [(16, 0.5), (4096, 0.1), (4096, 3e-4), (N, 4e-4)])
+def test_the_chance_to_refuse_a_right_map(draws: int, p: float) -> None:
+    """The binomial tail beyond the bound, by its terms."""
+    bound = check_random.bound(torch.tensor(draws * p * (1 - p)).double(), 1e-13).item()
+    with mpmath.workdps(30):
+        first = int(draws * p + bound) + 1
+        log = mpmath.log(p) * first + mpmath.log1p(-p) * (draws - first)
+        term = mpmath.binomial(draws, first) * mpmath.exp(log)
+        ratio = (draws - first) * p / ((first + 1) * (1 - p))  # the next terms' at the most
+        assert term / (1 - ratio) < 1e-13 / 2
+
+
+def keeps(probability: Callable[[Tensor], Tensor]) -> Side:
+    return Side(lambda x: x * torch.bernoulli(probability(x.detach())))
+
+
+WRONG_MAPS = {
+    "half": keeps(lambda x: torch.full_like(x, 0.5)),
+    "F of tanh": eager("soi_map", "tanh"),
+    "F of sigmoid": ours("soi_map", "sigmoid"),
+    "F of another x": keeps(lambda x: torch.special.ndtr(x.roll(1))),
+    "drops nothing": Side(lambda x: x * 1),
+    "drops all": Side(lambda x: x * 0),
+    "dropout": Side(partial(F.dropout, p=0.5)),
+}
+
+
+@pytest.mark.parametrize("elements", [16, 2**16])
+@pytest.mark.parametrize("side", WRONG_MAPS.values(), ids=WRONG_MAPS)
+def test_wrong_maps_are_refused(side: Side, elements: int) -> None:
+    workload = Workload("soi_map", "none", "bfloat16", elements)
+    with pytest.raises(AssertionError, match="the SOI map"):
+        check_random.check_soi(workload, make_inputs(workload, "cpu"), "forward", side)
+
+
+def test_a_map_wrong_at_one_size_is_refused() -> None:
+    """The probes cannot see it."""
+    right = ours("soi_map", "none").forward
+    side = Side(lambda x: x * (torch.rand_like(x) < 0.5) if x.numel() < 2**14 else right(x))
+    for label in ("forward", "backward", "both"):
+        workload = Workload("soi_map", "none", "float32", 2**10)
+        with pytest.raises(AssertionError, match="too many or too few"):
+            check_random.check_soi(workload, make_inputs(workload, "cpu"), label, side)
 
 
 def test_quartiles_are_of_one_call() -> None:

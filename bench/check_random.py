@@ -1,0 +1,107 @@
+"""Whether an SOI map is right: what it keeps is exact, and how often it keeps is counted.
+
+The count of an element that is kept with probability p has the variance p (1 - p) a draw, and by
+Bernstein's inequality a sum with the variance v is t away from its mean with a chance of at most
+2 exp(-t^2 / 2 / (v + t / 3)). A sum beyond the t that makes this CHANCE / COMPARISONS is refused,
+so that the chance to refuse a right one anywhere in a benchmark is below CHANCE.
+
+What is timed tells too little of F; 16 elements tell nothing. Each side is therefore drawn once for
+PROBES, few values of x and each many times: so many that the chance to miss a wrong side is below
+CHANCE, if it has another gate's F, an F that is 0.01 off for |x| < 3, one that does not depend on
+x, or one of another element's x. The hardest is to tell the F of "none" from that of "tanh". For
+the fewest draws that takes x near -3.2, where they are 15 % apart; so most of the probes lie there,
+and are counted together. tests/test_bench.py computes these chances.
+
+What is timed is counted as well, since its size may choose another kernel: of LEAST normal numbers,
+a side that keeps half of them all is 15 sigmas beyond the bound. Finer faults of a size would be
+missed.
+"""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from bench.sides import DISTRIBUTIONS, Side
+from bench.workloads import DTYPES, Inputs, Workload
+
+CHANCE = 1e-9
+COMPARISONS = 2**14  # two or nine for a side of a gate, a dtype, a size and a pass
+TOLERANCE = 2e-6  # of a probability, as functional.soi_map states it
+TAIL = [-3.5 + i / 64 for i in range(33)]  # all that bfloat16 has
+CENTRE = [-2.0, -1.25, -0.5, -0.25, 0.25, 0.5, 1.25, 2.0]
+# A prime number: of a mask that is shifted by a power of two, no element fits.
+PROBES = torch.tensor(TAIL + CENTRE, dtype=torch.float64)
+ROWS, DRAWS = 2**15, 20  # of the probes, in a tensor; of that tensor
+SAMPLE, LEAST = 2**18, 2**12  # elements that are counted of what is timed: in one draw, in all
+
+
+def bound(variance: Tensor, chance: float) -> Tensor:
+    """What a sum's deviation exceeds with no more than this chance."""
+    log = math.log(2 / chance)
+    return log / 3 + (log**2 / 9 + 2 * variance * log).sqrt()
+
+
+def right(gate: str, x: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """F in float64, and as PyTorch rounds it: at the end, or in each step, by which the F of "none"
+    has no tail in 16 bits."""
+    distribution = DISTRIBUTIONS[gate]
+    exact = distribution(x.double())
+    return [exact, exact.to(dtype).double(), distribution(x.to(dtype)).double()]
+
+
+def refuse_counts(counts: Tensor, draws: int, groups: Tensor, wanted: list[Tensor]) -> None:
+    """Unless one of the probabilities explains all groups of the elements' counts."""
+    problems = []
+    for p in wanted:
+        excess = (groups @ (counts - draws * p)).abs() - TOLERANCE * draws * groups.sum(1)
+        beyond = excess - bound(groups @ (draws * p * (1 - p)), CHANCE / COMPARISONS)
+        if (beyond <= 0).all():
+            return
+        problems.append(excess[beyond.argmax()].item())
+    raise AssertionError(f"the SOI map keeps {problems[0]:.0f} elements too many or too few")
+
+
+def groups_of_probes(device: str) -> Tensor:
+    """The tail together, and each other probe."""
+    groups = torch.zeros(1 + len(CENTRE), len(PROBES), dtype=torch.float64, device=device)
+    groups[0, : len(TAIL)] = 1
+    groups[1:, len(TAIL) :] = torch.eye(len(CENTRE))
+    return groups
+
+
+@lru_cache(maxsize=64)
+def problem_with_probes(side: Side, gate: str, dtype: str, device: str) -> str | None:
+    probes = PROBES.to(device, DTYPES[dtype])
+    x = probes.expand(ROWS, -1).contiguous()
+    counts = sum((side.forward(x) != 0).sum(0) for _ in range(DRAWS))
+    try:
+        wanted = right(gate, probes, probes.dtype)
+        refuse_counts(counts, DRAWS * ROWS, groups_of_probes(device), wanted)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+def kept_exactly(result: object, source: Tensor) -> Tensor:
+    """Where."""
+    (result,) = result if isinstance(result, tuple) else (result,)
+    kept = result != 0
+    if not torch.equal(result, torch.where(kept, source, 0)):
+        raise AssertionError("the SOI map changes an element that it keeps")
+    return kept
+
+
+def check_soi(workload: Workload, inputs: Inputs, label: str, side: Side) -> None:
+    source = inputs.x if label == "forward" else inputs.dy
+    draws = math.ceil(LEAST / workload.elements)
+    x = inputs.x.flatten()[:SAMPLE]
+    counts = torch.zeros_like(x, dtype=torch.float64)
+    for _ in range(draws):
+        kept = kept_exactly(side.call(label, inputs)(), source)
+        counts += kept.flatten()[:SAMPLE]
+    groups = torch.stack([x < 0, x > 0]).double()
+    refuse_counts(counts, draws, groups, right(workload.gate, x, x.dtype))
+    if problem := problem_with_probes(side, workload.gate, workload.dtype, x.device.type):
+        raise AssertionError(problem)
