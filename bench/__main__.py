@@ -15,9 +15,10 @@ from tqdm import tqdm
 from bench import environment, peers, plots, report
 from bench.measure import Plan, measure
 from bench.memory import fix_the_source_of_memory
+from bench.operators import GATES, OPERATORS
 from bench.options import choice
 from bench.sizes import LADDER, ON_A_CPU, Size, SizeType
-from bench.workloads import DTYPES, GATES, OPS, PASSES
+from bench.workloads import DTYPES, PASSES
 from gelu_kernels import backend
 
 COMPARED = ("compile", *peers.PEERS)
@@ -60,7 +61,7 @@ def plan_of(
 
 
 @click.command(help=__doc__)
-@choice("--op", "ops", OPS, help="Operators.")
+@choice("--op", "ops", OPERATORS, help="Operators.")
 @choice("--pass", "passes", PASSES, help="Passes; both is a training step's, by autograd.")
 @choice(
     "--gate",
@@ -82,7 +83,8 @@ def plan_of(
     "sizes",
     type=SizeType(),
     multiple=True,
-    help=f"Elements, or bytes of x.  [default: {' '.join(LADDER)}; on a CPU {' '.join(ON_A_CPU)}]",
+    help="Elements of the result, or its bytes."
+    f"  [default: {' '.join(LADDER)}; on a CPU {' '.join(ON_A_CPU)}]",
 )
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), help="[default: a GPU if there is one]"

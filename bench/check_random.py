@@ -23,7 +23,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from bench.sides import DISTRIBUTIONS, Side
+from bench.check_exact import assert_close
+from bench.operators import DISTRIBUTIONS, OPERATORS
+from bench.sides import Side
 from bench.workloads import DTYPES, Inputs, Workload
 
 CHANCE = 1e-9
@@ -72,10 +74,13 @@ def groups_of_probes(device: str) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def problem_with_probes(side: Side, gate: str, dtype: str, device: str) -> str | None:
+def problem_with_probes(side: Side, op: str, gate: str, dtype: str, device: str) -> str | None:
     probes = PROBES.to(device, DTYPES[dtype])
-    x = probes.expand(ROWS, -1).contiguous()
-    counts = sum((side.forward(x) != 0).sum(0) for _ in range(DRAWS))
+    x = probes.expand(ROWS, -1)
+    # A bias of -1 leaves the sum exact.
+    biased = "bias" in OPERATORS[op].operands
+    operands = (x + 1, torch.full_like(probes, -1)) if biased else (x.contiguous(),)
+    counts = sum((side.forward(*operands) != 0).sum(0) for _ in range(DRAWS))
     try:
         wanted = right(gate, probes, probes.dtype)
         refuse_counts(counts, DRAWS * ROWS, groups_of_probes(device), wanted)
@@ -86,22 +91,26 @@ def problem_with_probes(side: Side, gate: str, dtype: str, device: str) -> str |
 
 def kept_exactly(result: object, source: Tensor) -> Tensor:
     """Where."""
-    (result,) = result if isinstance(result, tuple) else (result,)
-    kept = result != 0
-    if not torch.equal(result, torch.where(kept, source, 0)):
+    kept, *bias_gradient = result if isinstance(result, tuple) else (result,)
+    mask = kept != 0
+    if not torch.equal(kept, torch.where(mask, source, 0)):
         raise AssertionError("the SOI map changes an element that it keeps")
-    return kept
+    for dbias in bias_gradient:
+        assert_close(dbias, kept.double().sum(0))
+    return mask
 
 
 def check_soi(workload: Workload, inputs: Inputs, label: str, side: Side) -> None:
-    source = inputs.x if label == "forward" else inputs.dy
+    x = workload.operator.formula(lambda x: x)(*inputs.operands)  # with its bias
+    source = x if label == "forward" else inputs.dy
     draws = math.ceil(LEAST / workload.elements)
-    x = inputs.x.flatten()[:SAMPLE]
-    counts = torch.zeros_like(x, dtype=torch.float64)
+    sample = x.flatten()[:SAMPLE]
+    counts = torch.zeros_like(sample, dtype=torch.float64)
     for _ in range(draws):
-        kept = kept_exactly(side.call(label, inputs)(), source)
-        counts += kept.flatten()[:SAMPLE]
-    groups = torch.stack([x < 0, x > 0]).double()
-    refuse_counts(counts, draws, groups, right(workload.gate, x, x.dtype))
-    if problem := problem_with_probes(side, workload.gate, workload.dtype, x.device.type):
+        mask = kept_exactly(side.call(label, inputs)(), source)
+        counts += mask.flatten()[:SAMPLE]
+    groups = torch.stack([sample < 0, sample > 0]).double()
+    refuse_counts(counts, draws, groups, right(workload.gate, sample, sample.dtype))
+    names = (workload.op, workload.gate, workload.dtype, x.device.type)
+    if problem := problem_with_probes(side, *names):
         raise AssertionError(problem)

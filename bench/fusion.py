@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bench import environment
 from bench.memory import fix_the_source_of_memory
-from bench.sides import Call, quick_gelu
+from bench.operators import Call, quick_gelu
 from bench.sizes import Size, SizeType
 from bench.timing import cpu_clock, cuda_clock, quartiles
 from bench.workloads import DTYPES, Workload

@@ -14,12 +14,15 @@ from tqdm import tqdm
 from bench import timing
 from bench.check import Check, checker
 from bench.memory import peak_bytes, saved_bytes
+from bench.operators import Call
 from bench.peers import Sides
-from bench.sides import Call, Side, sides_of
+from bench.sides import Side, sides_of
 from bench.sizes import Size
 from bench.workloads import Inputs, Workload, make_inputs
 
-ROTATED = 2**29  # bytes of x that a GPU passes before one comes again; no L2 has a quarter of that
+ROTATED = (
+    2**29
+)  # bytes of a tensor that a GPU passes before one comes again; no L2 has a quarter of that
 # Elements up to which a tensor is in cache as a small one is, and a GPU is also timed without the
 # CPU's part.
 SMALL = 2**20
@@ -57,7 +60,7 @@ def one_dnn(workload: Workload) -> AbstractContextManager:
 
 def copies(inputs: list[Inputs]) -> list[Call]:
     """Into memory that is there already: what the device can do."""
-    return [partial(torch.empty_like(one.x).copy_, one.x) for one in inputs]
+    return [partial(torch.empty_like(one.dy).copy_, one.dy) for one in inputs]
 
 
 def times(plan: Plan, workload: Workload, sides: dict[str, list[Call]]) -> dict[str, list[float]]:
@@ -156,7 +159,7 @@ def rotated(plan: Plan, workload: Workload) -> int:
 
 def needed_memory(plan: Plan, workload: Workload) -> int:
     """The inputs and results of a set, and what is computed in float64 to check them."""
-    return 4 * rotated(plan, workload) * workload.bytes + 40 * workload.elements
+    return rotated(plan, workload) * workload.bytes_moved("both") + 40 * workload.elements
 
 
 def measure(plan: Plan, progress: tqdm) -> Iterator[dict]:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from bench.sides import Call, Side
+from bench.operators import Call
+from bench.sides import Side
 from bench.workloads import Inputs
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h

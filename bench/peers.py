@@ -16,15 +16,23 @@ def flash_attn() -> Sides:
 
 
 def megatron() -> Sides:
+    from megatron.core.fusions.fused_bias_geglu import bias_geglu_impl
     from megatron.core.fusions.fused_bias_gelu import bias_gelu_impl
 
-    return {("bias_gelu", "tanh"): Side(bias_gelu_impl)}
+    return {
+        ("bias_gelu", "tanh"): Side(bias_gelu_impl),
+        ("gelu_and_mul", "tanh"): Side(lambda halves: bias_geglu_impl(halves, None)),
+    }
 
 
 def transformer_engine() -> Sides:
     from transformer_engine.pytorch import ops
 
-    return {("gelu", "tanh"): Side(ops.GELU()), ("gelu", "sigmoid"): Side(ops.QGELU())}
+    return {
+        ("gelu", "tanh"): Side(ops.GELU()),
+        ("gelu", "sigmoid"): Side(ops.QGELU()),
+        ("gelu_and_mul", "tanh"): Side(ops.GEGLU()),
+    }
 
 
 def transformers() -> Sides:
@@ -42,8 +50,8 @@ PEERS: dict[str, Callable[[], Sides]] = {
 }
 # What else is often named beside them.
 WITHOUT_THE_OPERATORS = {
-    "liger_kernel": "has GEGLU, no GELU of its own",
-    "unsloth": "has GEGLU, no GELU of its own",
+    "liger_kernel": "has GEGLU alone, whose backward overwrites its inputs",
+    "unsloth": "has GEGLU alone, without autograd and overwriting its inputs",
     "xformers": "has no GELU",
 }
 

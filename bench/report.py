@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from bench.workloads import OPS, PASSES
+from bench.operators import OPERATORS
+from bench.workloads import PASSES
 
 Records = dict[str, dict]  # of the sides of a cell
 
@@ -21,7 +22,8 @@ def cells(records: Iterable[dict]) -> list[Records]:
     for record in records:
         found.setdefault(key(record), {})[record["side"]] = record
     # In the order of the tables, which is not that of the measurement.
-    return [found[k] for k in sorted(found, key=lambda k: (OPS.index(k[0]), PASSES.index(k[1])))]
+    ops = list(OPERATORS)
+    return [found[k] for k in sorted(found, key=lambda k: (ops.index(k[0]), PASSES.index(k[1])))]
 
 
 def us(record: dict) -> str:
@@ -72,7 +74,7 @@ def show(records: list[dict], backend: str, console: Console) -> None:
         console.print(table(op, label, group, backend, others))
     console.print(
         f"Medians ± half the range of the quartiles. % of copy: {backend}'s rate beside that of a"
-        f" copy of x into memory that is there. Memory: {backend} : eager.\n"
+        f" copy of as many elements into memory that is there. Memory: {backend} : eager.\n"
     )
     for record in records:
         if "skipped" in record:

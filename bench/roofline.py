@@ -33,8 +33,12 @@ MEASURED = {
     ("gelu", "backward"): ("backward", False),
     ("bias_gelu", "forward"): ("forward", True),
     ("bias_gelu", "backward"): ("column_sums", True),
+    ("geglu", "forward"): ("glu_forward", False),
+    ("geglu", "backward"): ("glu_backward", False),
     ("soi_map", "forward"): ("soi_forward", False),
     ("soi_map", "backward"): ("soi_backward", False),
+    ("bias_soi_map", "forward"): ("soi_forward", True),
+    ("bias_soi_map", "backward"): ("soi_column_sums", True),
 }
 
 Needs = dict[Case, tuple[float, dict[str, float]]]  # slots, and instructions by name

@@ -1,4 +1,4 @@
-"""Sizes of tensors: elements ("16", "2^18") or bytes of x ("64MiB", "1GiB")."""
+"""Sizes of tensors: elements ("16", "2^18") or bytes ("64MiB", "1GiB")."""
 
 import re
 from dataclasses import dataclass

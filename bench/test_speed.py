@@ -11,8 +11,9 @@ import torch
 
 from bench.check import checker
 from bench.measure import one_dnn
+from bench.operators import GATES, OPERATORS
 from bench.sides import Side, eager, ours
-from bench.workloads import GATES, OPS, PASSES, Inputs, Workload, make_inputs
+from bench.workloads import PASSES, Inputs, Workload, make_inputs
 
 CACHED, TINY = 2**18, 16  # elements
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
@@ -42,7 +43,7 @@ def run(benchmark, workload: Workload, label: str, name: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("label", PASSES)
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", OPERATORS)
 def test_throughput(benchmark, op: str, label: str, gate: str, dtype: str, side: str) -> None:
     run(benchmark, Workload(op, gate, dtype, CACHED), label, side)
 

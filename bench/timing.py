@@ -9,7 +9,7 @@ from statistics import quantiles
 import torch
 from torch.utils.benchmark import Timer
 
-from bench.sides import Call
+from bench.operators import Call
 
 TURN = 2e-3  # seconds, about, of one side in one turn
 MOST_TURNS, LEAST_TURNS = 15, 3

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gelu_kernels import reference
+from bench.operators import OPERATORS, SHAPES, Operator
 
-OPS = ("gelu", "bias_gelu", "soi_map")
 PASSES = ("forward", "backward", "both")
-GATES = tuple(reference.gates)
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -23,7 +21,11 @@ class Workload:
     op: str
     gate: str
     dtype: str
-    elements: int
+    elements: int  # of the result
+
+    @property
+    def operator(self) -> Operator:
+        return OPERATORS[self.op]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -34,28 +36,30 @@ class Workload:
         return self.elements // columns, columns
 
     @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the operands."""
+        return [SHAPES[name](*self.shape) for name in self.operator.operands]
+
+    @property
     def bytes(self) -> int:
-        """Those of x."""
+        """Those of the result."""
         return self.elements * DTYPES[self.dtype].itemsize
 
     def bytes_moved(self, label: str) -> int:
-        """By a pass: each input read once, each result written once."""
-        bias = self.shape[1] * DTYPES[self.dtype].itemsize if self.op == "bias_gelu" else 0
-        mask = self.elements // 8 if self.op == "soi_map" else 0
-        forward = 2 * self.bytes + bias + mask  # x, bias; y, mask
-        backward = (3 * self.bytes if mask == 0 else 2 * self.bytes) + 2 * bias + mask
+        """By a pass: each input read once, each result written once. A gradient has the bytes of
+        its operand."""
+        operands = sum(map(math.prod, self.shapes)) * DTYPES[self.dtype].itemsize
+        mask = self.elements // 8
+        forward = operands + self.bytes + (mask if self.operator.random else 0)
+        saved = mask if self.operator.random else operands
+        backward = self.bytes + saved + operands
         return {"forward": forward, "backward": backward, "both": forward + backward}[label]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    x: Tensor
-    bias: Tensor | None
+    operands: tuple[Tensor, ...]
     dy: Tensor
-
-    @property
-    def operands(self) -> tuple[Tensor, ...]:
-        return (self.x,) if self.bias is None else (self.x, self.bias)
 
     def leaves(self) -> tuple[Tensor, ...]:
         """The operands for autograd; no copies."""
@@ -63,8 +67,8 @@ class Inputs:
 
 
 def make_inputs(workload: Workload, device: str) -> Inputs:
-    rows, columns = workload.shape
-    dtype = DTYPES[workload.dtype]
-    x, dy = (torch.randn(rows, columns, device=device, dtype=dtype) for _ in range(2))
-    biased = workload.op == "bias_gelu"
-    return Inputs(x, torch.randn(columns, device=device, dtype=dtype) if biased else None, dy)
+    *operands, dy = (
+        torch.randn(shape, device=device, dtype=DTYPES[workload.dtype])
+        for shape in (*workload.shapes, workload.shape)
+    )
+    return Inputs(tuple(operands), dy)

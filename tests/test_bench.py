@@ -17,9 +17,10 @@ from tqdm import tqdm
 import bench.__main__
 from bench import accuracy, check_random, memory, peers, timing
 from bench.measure import Plan, measure, rotated
-from bench.sides import DISTRIBUTIONS, Side, eager, ours, quick_gelu
+from bench.operators import DISTRIBUTIONS, GATES, OPERATORS, quick_gelu
+from bench.sides import Side, eager, ours
 from bench.sizes import Size
-from bench.workloads import DTYPES, GATES, Inputs, Workload, make_inputs
+from bench.workloads import DTYPES, Inputs, Workload, make_inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
 
@@ -31,13 +32,18 @@ def run(*arguments: str) -> Result:
 
 
 def test_bytes_moved() -> None:
-    """By hand, for 512 rows of 512 bfloat16: 512 KiB each, a bias of 1 KiB, a mask of 32 KiB."""
+    """By hand, for 512 rows of 512 bfloat16: 512 KiB each, a bias of 1 KiB, a mask of 32 KiB. The
+    halves of gelu_and_mul are two of these."""
     n, bias, mask = 2**19, 2**10, 2**15
     expected = {
         "gelu": (2 * n, 3 * n),
         "bias_gelu": (2 * n + bias, 3 * n + 2 * bias),
+        "geglu": (3 * n, 5 * n),
+        "gelu_and_mul": (3 * n, 5 * n),
         "soi_map": (2 * n + mask, 2 * n + mask),
+        "bias_soi_map": (2 * n + bias + mask, 2 * n + bias + mask),
     }
+    assert expected.keys() == OPERATORS.keys()
     for op, (forward, backward) in expected.items():
         workload = Workload(op, "none", "bfloat16", 2**18)
         assert workload.shape == (512, 512)
@@ -109,6 +115,15 @@ def raises(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("op", "side", "wrong"),
     [
+        ("geglu", Side(lambda x, up: F.gelu(x) * up), []),
+        ("geglu", Side(lambda x, up: F.gelu(up) * x), ["forward", "backward", "both"]),
+        ("geglu", Side(lambda x, up: F.gelu(x) * (2 * up - up.detach())), ["backward", "both"]),
+        (
+            "gelu_and_mul",
+            Side(lambda x: F.gelu(x[:, : x.size(1) // 2]) * x[:, x.size(1) // 2 :]),
+            [],
+        ),
+        ("gelu_and_mul", Side(lambda x: F.glu(x, -1)), ["forward", "backward", "both"]),
         ("gelu", Side(F.gelu), []),
         ("gelu", Side(slightly_off), ["forward", "backward", "both"]),
         ("gelu", Side(WrongGradient.apply), ["backward", "both"]),
@@ -199,6 +214,30 @@ def test_wrong_maps_are_refused(side: Side, elements: int) -> None:
         check_random.check_soi(workload, make_inputs(workload, "cpu"), "forward", side)
 
 
+@pytest.mark.parametrize(
+    ("forward", "wrong"),
+    [
+        (lambda x, bias: eager("soi_map", "none").forward(x + bias), []),
+        (lambda x, bias: (x + bias) * torch.bernoulli(torch.special.ndtr(x)), ["forward", "both"]),
+        (
+            lambda x, bias: eager("soi_map", "none").forward(x + (2 * bias - bias.detach())),
+            ["both"],
+        ),
+    ],
+    ids=["right", "F without the bias", "twice its gradient"],
+)
+def test_wrong_maps_with_a_bias_are_refused(forward: Callable, wrong: list[str]) -> None:
+    workload = Workload("bias_soi_map", "none", "float32", 2**14)
+    check = partial(check_random.check_soi, workload, make_inputs(workload, "cpu"))
+    side = Side(forward)
+    for label in ("forward", "both"):
+        if label in wrong:
+            with pytest.raises(AssertionError):
+                check(label, side)
+        else:
+            check(label, side)
+
+
 def test_a_map_wrong_at_one_size_is_refused() -> None:
     """The probes cannot see it."""
     right = ours("soi_map", "none").forward
@@ -225,24 +264,28 @@ def test_quartiles_are_of_one_call() -> None:
     assert found == pytest.approx([6000, 10000, 14000])
 
 
-def inputs(dtype: str = "float32") -> Inputs:
+def inputs(op: str = "gelu") -> Inputs:
     torch.manual_seed(0)
-    return make_inputs(Workload("gelu", "none", dtype, 2**14), "cpu")
+    return make_inputs(Workload(op, "none", "float32", 2**14), "cpu")
 
 
 def test_peak_bytes() -> None:
-    x = inputs().x
+    (x,) = inputs().operands
     n = x.nbytes
     assert memory.peak_bytes(lambda: F.gelu(x), "cpu") == n
     assert memory.peak_bytes(lambda: (x + 1) * 2, "cpu") == pytest.approx(2 * n, rel=0.01)
 
 
 def test_saved_bytes() -> None:
-    n = inputs().x.nbytes
+    n = inputs().dy.nbytes
     assert memory.saved_bytes(Side(F.gelu), inputs()) == n
     assert memory.saved_bytes(Side(quick_gelu), inputs()) == 2 * n  # x and the sigmoid
     assert memory.saved_bytes(eager("soi_map", "none"), inputs()) > 2 * n
     assert memory.saved_bytes(ours("soi_map", "none"), inputs()) == n // 32  # a bit for 32
+    # x and up; PyTorch also the gate's value.
+    assert memory.saved_bytes(ours("geglu", "none"), inputs("geglu")) == 2 * n
+    assert memory.saved_bytes(eager("geglu", "none"), inputs("geglu")) == 3 * n
+    assert memory.saved_bytes(ours("gelu_and_mul", "none"), inputs("gelu_and_mul")) == 2 * n
 
 
 def test_ulp_errors() -> None:

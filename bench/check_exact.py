@@ -1,0 +1,58 @@
+"""Whether an operator without random numbers is right: all of its results, against float64."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bench.sides import Side
+from bench.workloads import Inputs, Workload
+from gelu_kernels import reference
+
+PIECE = 2**22  # elements, of which float64 makes many temporary ones
+
+
+@dataclass(frozen=True)
+class Expected:
+    y: Tensor
+    gradients: tuple[Tensor, ...]
+
+
+def expected(workload: Workload, inputs: Inputs) -> Expected:
+    """The value and the gradients of the operands in float64."""
+    rows, columns = workload.shape
+    step = max(1, PIECE // columns)
+    formula = workload.operator.formula(reference.gates[workload.gate])
+    y = torch.empty_like(inputs.dy, dtype=torch.float64)
+    gradients = tuple(torch.zeros_like(t, dtype=torch.float64) for t in inputs.operands)
+    for start in range(0, rows, step):
+        piece = slice(start, start + step)
+
+        def part(t: Tensor, piece: slice = piece) -> Tensor:
+            return t if t.dim() == 1 else t[piece]  # a bias serves all rows
+
+        leaves = [part(t).double().requires_grad_() for t in inputs.operands]
+        y[piece] = value = formula(*leaves)
+        found = torch.autograd.grad(value, leaves, inputs.dy[piece].double())
+        for whole, gradient in zip(gradients, found, strict=True):
+            part(whole).add_(gradient)
+    return Expected(y.detach(), gradients)
+
+
+def assert_close(result: Tensor, exact: Tensor) -> None:
+    """To a few roundings: the bound has to admit PyTorch, whose F.gelu has no tail in float32 and
+    rounds more than once in 16 bits. A bias gradient is a sum over many rows."""
+    assert result.shape == exact.shape, f"has the shape {tuple(result.shape)}"
+    eps = torch.finfo(result.dtype).eps
+    atol = 8 * eps * max(1.0, torch.linalg.vector_norm(exact, torch.inf).item())
+    pieces = (t.flatten().split(PIECE) for t in (result, exact))
+    for one, right in zip(*pieces, strict=True):
+        torch.testing.assert_close(one.double(), right, rtol=8 * eps, atol=atol)
+
+
+def check_exact(exact: Expected, inputs: Inputs, label: str, side: Side) -> None:
+    result = side.call(label, inputs)()
+    wanted = (exact.y,) if label == "forward" else exact.gradients
+    results = result if isinstance(result, tuple) else (result,)
+    for tensor, right in zip(results, wanted, strict=True):
+        assert_close(tensor.detach(), right)
