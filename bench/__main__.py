@@ -3,9 +3,10 @@
 Writes a table, and a JSON file and plots into a folder.
 """
 
-import json
+import math
 import sys
 from pathlib import Path
+from time import monotonic
 
 import click
 import torch
@@ -23,6 +24,15 @@ from gelu_kernels import backend
 
 COMPARED = ("compile", *peers.PEERS)
 NONE = "none"
+# What tells the most in the least time, the most important first: the defaults of --headline.
+HEADLINE = {
+    "gates": ("none", "tanh"),
+    "dtypes": ("bfloat16", "float32"),
+    "ops": ("gelu", "bias_gelu", "geglu", "soi_map"),
+    "sizes": ("1GiB", "64MiB"),
+    "passes": ("forward", "backward"),
+    "compared": (NONE,),
+}
 # torch.compile takes 5 s on a CPU for a gate of an operator in a dtype: with all gates `make bench`
 # would take two minutes more.
 GATES_ON_A_CPU = ("none",)
@@ -60,7 +70,22 @@ def plan_of(
     )
 
 
+def set_defaults(context: click.Context, parameter: click.Parameter, headline: bool) -> None:
+    if headline:
+        context.default_map = HEADLINE
+
+
 @click.command(help=__doc__)
+@click.option(
+    "--headline",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=set_defaults,
+    help="The most important first, where no other option says otherwise: "
+    + "; ".join(" ".join(values) for values in HEADLINE.values() if values != (NONE,))
+    + "; beside eager PyTorch alone.",
+)
 @choice("--op", "ops", OPERATORS, help="Operators.")
 @choice("--pass", "passes", PASSES, help="Passes; both is a training step's, by autograd.")
 @choice(
@@ -91,13 +116,20 @@ def plan_of(
 )
 @click.option("--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]")
 @click.option(
+    "--deadline",
+    type=click.FloatRange(0),
+    default=math.inf,
+    help="Seconds after which nothing more is begun; the JSON names what is left out. No plots.",
+)
+@click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build", "bench"),
     show_default=True,
     help="Folder for the JSON file and the plots.",
 )
-def main(device: str | None, threads: int | None, output: Path, **chosen) -> None:
+def main(device: str | None, threads: int | None, deadline: float, output: Path, **chosen) -> None:
+    end = monotonic() + deadline
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("--device cuda: torch sees no GPU here")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -105,20 +137,21 @@ def main(device: str | None, threads: int | None, output: Path, **chosen) -> Non
         torch.set_num_threads(threads)
     torch.manual_seed(0)
     fix_the_source_of_memory()
-    plan = plan_of(device, **chosen)
+    plan = plan_of(device, deadline=end, **chosen)
     found = {"machine": environment.describe(device), "results": (records := [])}
     stem = output / environment.slug(found["machine"])
     output.mkdir(parents=True, exist_ok=True)
+    path = Path(f"{stem}.json")
     with tqdm(total=len(plan)) as progress:
+        report.save(found, path)
         for record in measure(plan, progress):
             records.append(record)
-            # After every one: a run that is cut short leaves what it has.
-            Path(f"{stem}.json").write_text(json.dumps(found, indent=1) + "\n")
+            report.save(found, path)  # a run that is cut short leaves what it has
     name = found["machine"]["device"]
     report.show(records, plan.backend, Console(width=None if sys.stdout.isatty() else 200))
     measured = [record for record in records if "side" in record]
-    paths = [Path(f"{stem}.json"), *plots.save(measured, device, name, stem)]
-    print(f"{name}:", *paths, sep="\n  ")
+    drawn = plots.save(measured, device, name, stem) if deadline == math.inf else []
+    print(f"{name}:", path, *drawn, sep="\n  ")
     if any(record.get("by") == plan.backend for record in records):
         sys.exit("some of our results were wrong, and were not timed")
 

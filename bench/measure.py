@@ -1,5 +1,6 @@
 """The measurement: all that was asked for, each side beside a plain copy of memory."""
 
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from time import monotonic
 
 import torch
 from tqdm import tqdm
@@ -26,6 +28,7 @@ ROTATED = (
 # Elements up to which a tensor is in cache as a small one is, and a GPU is also timed without the
 # CPU's part.
 SMALL = 2**20
+NO_TIME = "no time was left"
 OVERHEAD = 1024  # elements, up to which a call takes what its overhead takes
 
 
@@ -40,10 +43,14 @@ class Plan:
     backend: str
     inductor: bool
     peers: dict[str, Sides]
+    deadline: float = math.inf  # by monotonic()
 
     def __len__(self) -> int:
-        chosen = (self.ops, self.passes, self.gates, self.dtypes, self.sizes)
-        return len(list(product(*chosen)))
+        return math.prod(map(len, (self.ops, self.passes, self.gates, self.dtypes, self.sizes)))
+
+    @property
+    def seconds_left(self) -> float:
+        return self.deadline - monotonic()
 
 
 def free_memory(device: str) -> int:
@@ -63,10 +70,12 @@ def copies(inputs: list[Inputs]) -> list[Call]:
     return [partial(torch.empty_like(one.dy).copy_, one.dy) for one in inputs]
 
 
-def times(plan: Plan, workload: Workload, sides: dict[str, list[Call]]) -> dict[str, list[float]]:
-    if plan.device == "cpu":
-        return timing.quartiles(sides, timing.cpu_clock)
-    return timing.quartiles(sides, timing.cuda_clock)
+def times(plan: Plan, share: float, sides: dict[str, list[Call]]) -> dict[str, list[float]]:
+    """Half of a pass's share of the time at the most, the rest being for its checks; in few turns
+    if that is little."""
+    seconds = min(timing.SECONDS, share / 2 / len(sides))
+    clock = timing.cpu_clock if plan.device == "cpu" else timing.cuda_clock
+    return timing.quartiles(sides, clock, seconds=seconds)
 
 
 def graph_times(sides: dict[str, list[Call]]) -> dict[str, float]:
@@ -88,11 +97,12 @@ def measure_pass(
     inputs: list[Inputs],
     right: dict[str, Side],
     saved: dict[str, int],
+    share: float,
 ) -> Iterator[dict]:
     """A record for each side."""
     calls = {name: [side.call(label, one) for one in inputs] for name, side in right.items()}
     with one_dnn(workload):
-        quartiles = times(plan, workload, calls | {"copy": copies(inputs)})
+        quartiles = times(plan, share, calls | {"copy": copies(inputs)})
     graphs = {}
     if plan.device == "cuda" and workload.elements <= SMALL:
         graphs = graph_times(calls)
@@ -132,8 +142,9 @@ def wrong_sides(label: str, sides: dict[str, Side], check: Check) -> dict[str, s
 
 
 def measure_size(
-    plan: Plan, workload: Workload, sides: dict[str, Side], progress: tqdm
+    plan: Plan, workload: Workload, sides: dict[str, Side], share: float, progress: tqdm
 ) -> Iterator[dict]:
+    """The share is the seconds for a pass."""
     sets = rotated(plan, workload)
     inputs = [make_inputs(workload, plan.device) for _ in range(sets)]
     check = checker(workload, inputs[0])
@@ -141,12 +152,15 @@ def measure_size(
     for label in plan.passes:
         name = f"{workload.op} {label} {workload.gate} {workload.dtype} {workload.elements}"
         progress.set_description(name)
+        if plan.seconds_left <= 0:
+            yield {"skipped": name, "because": NO_TIME}
+            continue
         wrong = wrong_sides(label, sides, check)
         for side, problem in wrong.items():
             yield {"wrong": name, "by": side, "because": problem}
         right = {key: side for key, side in sides.items() if key not in wrong}
         saved |= {key: saved_bytes(right[key], inputs[0]) for key in right.keys() - saved.keys()}
-        yield from measure_pass(plan, workload, label, inputs, right, saved)
+        yield from measure_pass(plan, workload, label, inputs, right, saved, share)
         progress.update()
 
 
@@ -162,18 +176,29 @@ def needed_memory(plan: Plan, workload: Workload) -> int:
     return rotated(plan, workload) * workload.bytes_moved("both") + 40 * workload.elements
 
 
+def obstacle(plan: Plan, workload: Workload) -> str | None:
+    """Why it cannot be measured."""
+    if plan.seconds_left <= 0:
+        return NO_TIME
+    needed = needed_memory(plan, workload)
+    if needed > free_memory(plan.device):
+        return f"needs {needed / 2**30:.1f} GiB of memory"
+    return None
+
+
 def measure(plan: Plan, progress: tqdm) -> Iterator[dict]:
     """Records; those with the key "skipped" or "wrong" say what was not timed, and why."""
-    for op, gate, dtype in product(plan.ops, plan.gates, plan.dtypes):
+    passes_left = len(plan)
+    for gate, dtype, op in product(plan.gates, plan.dtypes, plan.ops):
         sides = sides_of(op, gate, plan.backend, plan.peers, plan.inductor)
         for size in plan.sizes:
             workload = Workload(op, gate, dtype, size.elements(dtype))
-            needed = needed_memory(plan, workload)
-            if needed > free_memory(plan.device):
-                name = f"{op} {gate} {dtype} {size}"
-                yield {"skipped": name, "because": f"needs {needed / 2**30:.1f} GiB of memory"}
+            if because := obstacle(plan, workload):
+                yield {"skipped": f"{op} {gate} {dtype} {size}", "because": because}
                 progress.update(len(plan.passes))
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of PyTorch, about itself
-                yield from measure_size(plan, workload, sides, progress)
+            else:
+                share = plan.seconds_left / passes_left
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of PyTorch, about itself
+                    yield from measure_size(plan, workload, sides, share, progress)
+            passes_left -= len(plan.passes)

@@ -51,7 +51,10 @@ def cuda_clock(calls: list[Call], count: int) -> Callable[[], float]:
 
 
 def quartiles(
-    sides: dict[str, list[Call]], clock: Clock, launches_in_call: int = 1
+    sides: dict[str, list[Call]],
+    clock: Clock,
+    launches_in_call: int = 1,
+    seconds: float = SECONDS,
 ) -> dict[str, list[float]]:
     """Microseconds of a launch. The calls of a side differ in their inputs alone."""
     counts, turns = {}, MOST_TURNS
@@ -60,15 +63,15 @@ def quartiles(
         if once < TURN:  # the first may have been slow
             once = clock(calls, 2 * len(calls))() / (2 * len(calls))
         counts[side] = max(len(calls), min(2000, round(TURN / max(once, 1e-7))))
-        turns = min(turns, max(LEAST_TURNS, round(SECONDS / (once * counts[side]))))
+        turns = min(turns, max(LEAST_TURNS, round(seconds / (once * counts[side]))))
     clocks: dict[str, list[Callable[[], float]]] = {side: [] for side in sides}
     for _ in range(turns):
         for side, calls in sides.items():
             clocks[side].append(clock(calls, counts[side]))
     found = {}
-    for side, seconds in clocks.items():
+    for side, turns_of_side in clocks.items():
         launches = counts[side] * launches_in_call
-        found[side] = quantiles((1e6 * second() / launches for second in seconds), n=4)
+        found[side] = quantiles((1e6 * turn() / launches for turn in turns_of_side), n=4)
     return found
 
 

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 import mpmath
@@ -15,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import bench.__main__
-from bench import accuracy, check_random, memory, peers, timing
+from bench import accuracy, check_random, memory, peers, report, timing
 from bench.measure import Plan, measure, rotated
 from bench.operators import DISTRIBUTIONS, GATES, OPERATORS, quick_gelu
 from bench.sides import Side, eager, ours
@@ -264,6 +265,20 @@ def test_quartiles_are_of_one_call() -> None:
     assert found == pytest.approx([6000, 10000, 14000])
 
 
+def test_turns_are_few_where_there_is_little_time() -> None:
+    def turns(seconds: float) -> int:
+        counts = []
+
+        def clock(calls, number):
+            counts.append(number)
+            return lambda: number * 2e-3
+
+        timing.quartiles({"side": [lambda: None]}, clock, seconds=seconds)
+        return len(counts) - 1  # the first tells how long a turn is
+
+    assert (turns(1), turns(2e-2), turns(1e-9)) == (timing.MOST_TURNS, 10, timing.LEAST_TURNS)
+
+
 def inputs(op: str = "gelu") -> Inputs:
     torch.manual_seed(0)
     return make_inputs(Workload(op, "none", "float32", 2**14), "cpu")
@@ -317,12 +332,77 @@ def test_run(tmp_path: Path) -> None:
     assert "not measured: any GPU" in result.output
     assert "gelu, forward" in result.output and "soi_map, both" in result.output
     (file,) = tmp_path.glob("*.json")
-    report = json.loads(file.read_text())
-    assert report["machine"]["threads"] == 1 and report["machine"]["versions"]["torch"]
-    cells = {(r["op"], r["pass"], r["elements"], r["side"]) for r in report["results"]}
-    assert len(cells) == len(report["results"]) == 2 * 3 * 2 * 2
+    found = json.loads(file.read_text())
+    assert found["machine"]["threads"] == 1 and found["machine"]["versions"]["torch"]
+    cells = {(r["op"], r["pass"], r["elements"], r["side"]) for r in found["results"]}
+    assert len(cells) == len(found["results"]) == 2 * 3 * 2 * 2
     for kind in ("accuracy", "roof", "speedup"):
         assert file.with_name(f"{file.stem}-{kind}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def read(folder: Path) -> dict:
+    (file,) = folder.iterdir()  # and no plots
+    return json.loads(file.read_text())
+
+
+def test_headline(tmp_path: Path) -> None:
+    """Where no time is left: what it would measure, the most important first."""
+    result = run("--headline", "--device", "cpu", "--deadline", "0", "--output", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    found = [record["skipped"] for record in read(tmp_path)["results"]]
+    expected = product(
+        ("none", "tanh"),
+        ("bfloat16", "float32"),
+        ("gelu", "bias_gelu", "geglu", "soi_map"),
+        ("1GiB", "64MiB"),
+    )
+    assert found == [f"{op} {gate} {dtype} {size}" for gate, dtype, op, size in expected]
+
+
+def test_headline_beside_other_options(tmp_path: Path) -> None:
+    result = run(
+        *("--headline", "--op", "geglu", "--size", "2^10", "--size", "16", "--dtype", "float16"),
+        *("--device", "cpu", "--output", str(tmp_path), "--deadline", "60"),
+    )
+    assert result.exit_code == 0, result.output
+    names = ("op", "gate", "dtype", "elements", "pass", "side")
+    assert [tuple(r[name] for name in names) for r in read(tmp_path)["results"]] == list(
+        product(
+            *(["geglu"], ["none", "tanh"], ["float16"], [1024, 16]),
+            *(["forward", "backward"], ["gelu_kernels", "eager"]),
+        )
+    )
+
+
+def test_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on by a second whenever it is read. It is read for each size twice, for
+    the time that is left and a pass's share of it, and for each pass."""
+    clock = count()
+    monkeypatch.setattr(bench.measure, "monotonic", lambda: next(clock))
+    limited = replace(plan("gelu"), sizes=(KIB, KIB, KIB), deadline=8)
+    found = list(measure(limited, tqdm(disable=True)))
+    timed = [record["pass"] for record in found if record.get("side") == "eager"]
+    assert timed == ["forward", "backward", "both", "forward"]
+    assert [(r["skipped"], r["because"]) for r in found if "skipped" in r] == [
+        ("gelu backward none float32 256", "no time was left"),
+        ("gelu both none float32 256", "no time was left"),
+        ("gelu none float32 1KiB", "no time was left"),
+    ]
+
+
+def test_half_a_report_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.json"
+    report.save({"results": [1]}, path)
+
+    def killed(self: Path, text: str) -> None:
+        self.write_bytes(text[: len(text) // 2].encode())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        report.save({"results": [1, 2]}, path)
+    assert json.loads(path.read_text()) == {"results": [1]}
+    assert list(tmp_path.glob("*.json")) == [path]
 
 
 @pytest.mark.parametrize(
@@ -333,6 +413,7 @@ def test_run(tmp_path: Path) -> None:
         (["--op", "relu"], "--op"),
         (["--gate", "erf"], "--gate"),
         (["--threads", "0"], "--threads"),
+        (["--deadline", "-1"], "--deadline"),
         (["--device", "tpu"], "--device"),
         pytest.param(
             ["--device", "cuda"],
