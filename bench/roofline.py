@@ -86,7 +86,7 @@ def measurements(results: Path, device: str) -> dict[Case, float]:
         report = json.loads(file.read_text())
         if report.get("machine", {}).get("device") != device:
             continue
-        ours = [x for x in report["results"] if x.get("side") in BACKENDS]
+        ours = [x for x in report.get("results", []) if x.get("side") in BACKENDS]
         for x in sorted(ours, key=lambda x: x["bytes"]):
             if (x["op"], x["pass"]) in MEASURED:
                 op, biased = MEASURED[x["op"], x["pass"]]
