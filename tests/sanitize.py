@@ -1,5 +1,5 @@
-"""``compute-sanitizer python tests/sanitize.py``: every kind of loop, over tensors that end
-raggedly, begin misaligned or lie strided.
+"""``compute-sanitizer python tests/sanitize.py``: every operator that has a kernel, over tensors
+that end raggedly, begin misaligned or lie strided.
 
 With PYTORCH_NO_CUDA_MEMORY_CACHING=1 every tensor is an allocation of its own, and what reaches
 beyond its end is caught. ``--overrun`` does that, to show that it is.
@@ -26,13 +26,13 @@ LAYOUTS: dict[str, Callable[[Callable[..., Tensor], int, int], Tensor]] = {
 }
 
 
-def tensors() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def tensors(device: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """dy, x and bias."""
     for dtype in DTYPES:
 
         def new(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
             # Made on the CPU: the fewer other kernels, the shorter this takes.
-            return torch.randn(shape).to(dtype).cuda()
+            return torch.randn(shape).to(dtype).to(device)
 
         for rows, columns in SHAPES:
             for layout in LAYOUTS.values():
@@ -52,6 +52,12 @@ def run(dy: Tensor, x: Tensor, bias: Tensor) -> None:
     ops.glu_backward(dy, x, x, "normal")
     if x.size(-1) % 2 == 0:
         ops.glu_packed_backward(ops.glu_packed_forward(x, "normal"), x, "normal")
+    seed = torch.tensor(7).to(x.device)
+    columns = x.size(-1)
+    _, mask = ops.soi_forward(x, None, seed, "normal")
+    ops.soi_forward(x, bias, seed, "normal", offset=3, row_length=columns, row_stride=columns + 5)
+    ops.soi_backward(dy, mask)
+    ops.soi_backward_bias(dy, mask)
 
 
 class Overlong:
@@ -77,7 +83,7 @@ def main() -> None:
     if parser.parse_args().overrun:
         overrun()
     else:
-        for dy, x, bias in tensors():
+        for dy, x, bias in tensors("cuda"):
             run(dy, x, bias)
     torch.cuda.synchronize()
 
