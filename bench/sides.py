@@ -3,7 +3,7 @@ packages (peers.py)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 import torch._functorch.config
@@ -37,6 +37,7 @@ def side(forward: Function, backward: Backward | None, gate: str) -> Side:
     return Side(forward, partial(backward, gate) if backward else None)
 
 
+@cache  # one side for an operator and gate, whose check is not repeated
 def ours(op: str, gate: str) -> Side:
     operator = OPERATORS[op]
     forward = partial(operator.ours, approximate=gate)
@@ -48,6 +49,7 @@ def eager_formula(op: str, gate: str) -> Function:
     return operator.formula(random_gate(gate) if operator.random else eager_gate(gate))
 
 
+@cache
 def eager(op: str, gate: str) -> Side:
     in_aten = gate != "sigmoid"
     return side(eager_formula(op, gate), OPERATORS[op].eager_backward if in_aten else None, gate)
