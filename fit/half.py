@@ -1,14 +1,12 @@
 """Fits for 16-bit results: polynomials that put every input inside its rounding interval."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import mpmath
 import numpy as np
 
 from fit import minimax
-
-SEED = 0
-TRIALS = 20000
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,18 @@ FP16 = Format("fp16", 11, -14)
 
 
 RESTARTS, TRIALS = 20, 3000
+STEP = 3 * 2.0**-8  # of the roundings of an evaluation; of several, it succeeds soonest
 ROUND_TO_INTEGER = np.float32(1.5 * 2**23)
+
+Log2 = Callable[[np.ndarray], np.ndarray]
+
+exact_log2 = np.frompyfunc(lambda x: mpmath.log(x, 2), 1, 1)
+
+
+def fast_log2(x: np.ndarray) -> np.ndarray:
+    """Its last digits depend on the processor."""
+    with np.errstate(divide="ignore"):
+        return np.log2(x.astype(float))
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ class Problem:
     a: np.ndarray
     base: np.ndarray
     factor: np.ndarray
-    tail: np.ndarray
+    tail: np.ndarray  # of mpf
     low: np.ndarray
     high: np.ndarray
 
@@ -71,14 +80,18 @@ class Problem:
         columns = (self.split, self.a, self.base, self.factor, self.tail, self.low, self.high)
         return Problem(self.offset, *(column[rows] for column in columns))
 
-    def exponents(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def exponents(self, log2: Log2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The lower bound of offset + a h(a), its exact value, and its upper bound."""
         low = self.low - np.spacing(np.abs(self.low)).astype(float) / 2  # y is rounded to a float
         high = self.high + np.spacing(np.abs(self.high)).astype(float) / 2
         ends = (self.base - high) / self.factor, (self.base - low) / self.factor
-        with np.errstate(divide="ignore"):
-            low, high = (np.log2(np.maximum(e, 0)) for e in (np.minimum(*ends), np.maximum(*ends)))
-        return low, np.log2(self.tail / self.factor), high
+        low, high = (log2(np.maximum(e, 0)) for e in (np.minimum(*ends), np.maximum(*ends)))
+        return low, log2(self.tail / self.factor), high
+
+    def noise(self, exact: np.ndarray, exp2_error: float) -> np.ndarray:
+        """How far roundings may move offset + a h(a) from its exact value."""
+        noise = 2.0**-24 * np.abs(exact - self.offset) + exp2_error
+        return noise + np.where(self.split, 0, 2.0**-24)
 
     def misses(self, h: np.ndarray, exp2: Sequence[float]) -> int:
         """How many rows come out wrong of the operations of csrc/gates/normal.h."""
@@ -114,7 +127,7 @@ def problem(
     base = np.concatenate([base, np.zeros_like(base)])
     factor = np.concatenate([factor, sign * factor])
     tail = np.concatenate([tail, sign * tail])
-    low, high = fmt.floats(base - tail, ties)
+    low, high = fmt.floats((base - tail).astype(float), ties)
     split = (base == 0) | exact_factor
     return Problem(offset, split, np.tile(a, 2), base, factor, tail, low, high)
 
@@ -131,34 +144,46 @@ def _horner(x: np.ndarray, c: Sequence[float] | np.ndarray) -> np.ndarray:
     return y
 
 
+def orthogonal_steps(basis: np.ndarray) -> np.ndarray:
+    """As rows, combinations of the basis that are orthogonal to each other, of mean square 1."""
+    fixed = minimax.fixed_point(basis)
+    gram = mpmath.matrix((fixed.T @ fixed).tolist()) / (len(basis) * minimax.ONE**2)
+    return np.array(mpmath.inverse(mpmath.cholesky(gram)).tolist()).astype(float)
+
+
 def fit(problem: Problem, degree: int, exp2: Sequence[float], exp2_error: float) -> list[float]:
     """The coefficients of h, for the given degree of a h(a), without a miss.
 
     A linear program leaves a few of the hardest rows to the roundings of the evaluation. Of the
     polynomials within a fraction of those roundings, a random walk finds one that is right in all.
+
+    What decides a digit is an integer, an mpf, or a sum of floats in a given order. A fast_log2
+    only selects rows: none of them lies within 1e-5 of a threshold.
     """
-    low, exact, high = problem.exponents()
-    noise = 2.0**-24 * np.abs(exact - problem.offset) + exp2_error
-    noise += np.where(problem.split, 0, 2.0**-24)
-    room = np.minimum(high - exact, exact - low) / noise
+    low, exact, high = problem.exponents(fast_log2)
+    room = np.minimum(high - exact, exact - low) / problem.noise(exact, exp2_error)
     hard = room < 300
     hard[::50] = True  # where every interval is wide, enough rows to hold the polynomial
+    hardest = problem.select(room < 20)
+
+    held = problem.select(hard)
+    low, exact, high = held.exponents(exact_log2)
+    noise = held.noise(exact, exp2_error)
     # So that a float between two 16-bit inputs is within half a unit and a sixteenth as well.
     sixteenth = (high - low) / 16
     low, high = np.maximum(low, exact - sixteenth), np.minimum(high, exact + sixteenth)
-    basis = minimax.powers(problem.a[hard], range(degree + 1))
-    bounds = (minimax.exact(x[hard]) for x in (low, high, noise))
-    c, _ = minimax.fit(basis, *bounds, minimax.to_float32, {0: float(problem.offset)})
+    basis = minimax.powers(held.a, range(degree + 1))
+    offset = {0: float(problem.offset)}
+    c, _ = minimax.fit(basis, low, high, noise, minimax.to_float32, offset)
 
-    weighted = basis[:, 1:].astype(float) / noise[hard, None]
-    directions = np.linalg.inv(np.linalg.qr(weighted)[1]) * np.sqrt(len(weighted))
     start = np.array(c[1:])
-    hardest = problem.select(room < 20)
+    steps = STEP * orthogonal_steps(basis[:, 1:] / noise[:, None])
     for seed in range(RESTARTS):
         random = np.random.default_rng(seed)
         best, fewest = start, len(room)
         for _ in range(TRIALS):
-            moved = best + directions @ random.normal(scale=0.03, size=best.size)
+            counts = random.integers(-4, 5, size=best.size)
+            moved = best + sum(n * step for n, step in zip(counts, steps, strict=True))
             coefficients = moved.astype(np.float32)
             count = hardest.misses(coefficients, exp2)
             if count <= fewest:

@@ -1,10 +1,14 @@
-"""Polynomials with machine numbers for coefficients that stay inside given intervals."""
+"""Polynomials with machine numbers for coefficients that stay inside given intervals.
 
+Floating-point linear algebra rounds as the processor's vectors do, so what decides a digit here is
+an integer or an mpf: the same everywhere.
+"""
+
+import math
 from collections.abc import Callable, Mapping
 
 import mpmath
 import numpy as np
-import scipy.optimize
 
 mpmath.mp.prec = 160
 
@@ -25,34 +29,86 @@ ROUNDINGS: dict[str, Rounding] = {"float": to_float32, "double": to_float64}
 
 
 def power_of_two(x: float) -> str:
-    return f"2^{np.log2(x):.1f}"
+    return f"2^{math.log2(x):.1f}"
 
 
 def chebyshev_points(low: float, high: float, count: int) -> np.ndarray:
     """Points dense at both ends, the ends included: where a minimax error peaks."""
-    return (low + high) / 2 + (high - low) / 2 * np.cos(np.pi * np.arange(count) / (count - 1))
+    cosines = [mpmath.cospi(mpmath.mpf(k) / (count - 1)) for k in range(count)]
+    return (low + high) / 2 + (high - low) / 2 * np.array(cosines)
 
 
 def powers(x: np.ndarray, exponents: range | list[int]) -> np.ndarray:
     return np.stack([exact(x) ** k for k in exponents], axis=1)
 
 
-def _largest_slack(basis: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The c that maximises s subject to low + s <= basis @ c <= high - s (a linear program)."""
-    orthogonal, triangle = np.linalg.qr(basis)
-    orthogonal *= np.sqrt(len(basis))
-    slack = np.ones((len(basis), 1))
-    rows = np.vstack([np.hstack([orthogonal, slack]), np.hstack([-orthogonal, slack])])
-    bounds = np.concatenate([high, -low])
-    finite = np.isfinite(bounds)
-    cost = np.zeros(rows.shape[1])
-    cost[-1] = -1.0
-    solution = scipy.optimize.linprog(
-        cost, A_ub=rows[finite], b_ub=bounds[finite], bounds=(None, None), method="highs-ds"
-    )
-    if not solution.success:
-        raise ArithmeticError(solution.message)
-    return np.linalg.solve(triangle, solution.x[:-1] * np.sqrt(len(basis)))
+BITS = 320  # the integers of the linear program count units of 2^-BITS
+ONE = 1 << BITS
+NEGLIGIBLE = ONE >> 128
+FAR = ONE << 64  # beyond every coefficient and every finite bound
+
+
+def _fixed_point(x: mpmath.mpf) -> int:
+    return int(mpmath.ldexp(x, BITS)) if mpmath.isfinite(x) else int(mpmath.sign(x)) * FAR
+
+
+fixed_point = np.frompyfunc(_fixed_point, 1, 1)
+
+
+class LargestSlack:
+    """The c that maximises s subject to low + s <= basis @ c <= high - s, by the dual simplex.
+
+    Of the constraints row @ (c, s) <= bound, as many hold with equality as there are unknowns. Each
+    step lets in the one that is violated most. At first every coefficient is held, far away.
+    """
+
+    def __init__(self, basis: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        self.basis, self.low, self.high = (fixed_point(x) for x in (basis, low, high))
+
+        # c_k is held on the side where high[0] allows a large s, for multipliers >= 0.
+        first = self.basis[0]
+        sides = np.where(first > 0, -1, 1).astype(object)
+        self.inverse = np.diag([*(sides * ONE), ONE])  # of the rows that hold with equality
+        self.inverse[-1, :-1] = -first * sides
+        self.equal_to = np.array([*(FAR for _ in first), self.high[0]])
+        self.may_leave = np.ones(len(self.equal_to), dtype=bool)
+
+    def unknowns(self) -> np.ndarray:
+        return self.inverse @ self.equal_to >> BITS
+
+    def enter(self, row: np.ndarray, bound: int) -> int:
+        """Lets a row in, and out the one, returned, that keeps all multipliers >= 0."""
+        combination = row @ self.inverse >> BITS
+        multipliers = self.inverse[-1]
+        leaving = min(
+            np.flatnonzero(self.may_leave & (combination > NEGLIGIBLE)),
+            key=lambda i: (multipliers[i] << BITS) // combination[i],
+        )
+        column = (self.inverse[:, leaving] << BITS) // combination[leaving]
+        self.inverse = self.inverse - (np.outer(column, combination) >> BITS)
+        self.inverse[:, leaving] = column
+        self.equal_to[leaving] = bound
+        return leaving
+
+    def solve(self) -> np.ndarray:
+        while True:
+            unknowns = self.unknowns()
+            value = self.basis @ unknowns[:-1] >> BITS
+            above, below = value - self.high, self.low - value
+            side, excess = (1, above) if above.max() > below.max() else (-1, below)
+            worst = excess.argmax()
+            if excess[worst] + unknowns[-1] < NEGLIGIBLE:
+                return np.array([mpmath.ldexp(int(x), -BITS) for x in unknowns])
+            bound = self.high[worst] if side > 0 else -self.low[worst]
+            self.enter(np.append(side * self.basis[worst], ONE), bound)
+
+    def settle(self, k: int, value: mpmath.mpf) -> None:
+        """Holds c_k at a value from here on."""
+        bound = fixed_point(value)
+        side = 1 if self.unknowns()[k] > bound else -1
+        row = np.zeros(len(self.equal_to), dtype=object)
+        row[k] = side * ONE
+        self.may_leave[self.enter(row, side * bound)] = False
 
 
 def fit(
@@ -67,27 +123,15 @@ def fit(
 
     low = high asks for the minimax approximation: its weighted error is -s. Coefficients are
     rounded one at a time, the lowest first, and the rest are fitted again to make up for the
-    rounding. Arrays hold mpf; the linear program sees only what the current polynomial leaves of
-    them, so float64 serves it even for a fit to 2^-60.
+    rounding. Arrays hold mpf.
     """
-    count = basis.shape[1]
-    c = exact(np.zeros(count))
-    settled = dict(fixed or {})
+    program = LargestSlack(basis / weight[:, None], low / weight, high / weight)
+    settled = {k: mpmath.mpf(value) for k, value in (fixed or {}).items()}
     for k, value in settled.items():
-        c[k] = mpmath.mpf(value)
-    scaled = (basis / weight[:, None]).astype(float)
-    for k in [None, None, *range(count)]:  # the second pass refines the first
-        if k in settled:
-            continue
-        if k is not None:
-            settled[k] = c[k] = rounding(c[k])
-        free = [j for j in range(count) if j not in settled]
-        value = basis @ c
-        below, above = ((bound - value) / weight for bound in (low, high))
-        if free:
-            unit = float(np.median(np.abs(below.astype(float))))
-            step = _largest_slack(
-                scaled[:, free], below.astype(float) / unit, above.astype(float) / unit
-            )
-            c[free] = c[free] + exact(step * unit)
-    return [float(x) for x in c], float(min(np.min(above), np.min(-below)))
+        program.settle(k, value)
+    for k in range(basis.shape[1]):
+        if k not in settled:
+            settled[k] = rounding(program.solve()[k])
+            program.settle(k, settled[k])
+    slack = program.solve()[-1]
+    return [float(settled[k]) for k in range(basis.shape[1])], float(slack)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 from mpmath import mpf
-from scipy.special import ndtr
 
 from fit import exp2, half, minimax
 from fit.coefficients import Constants, Polynomial, write
@@ -63,7 +62,7 @@ class Wide:
         k is log2(e)/2 rounded, as in the 2^(-k a^2) that the gate multiplies by.
         """
         k = self.rounding(HALF_LOG2E)
-        v = minimax.exact(minimax.chebyshev_points(0, self.limit / (self.limit + pole), 300))
+        v = minimax.chebyshev_points(0, self.limit / (self.limit + pole), 300)
         goal = np.array([target(a) * mpf(2) ** (k * a * a) for a in pole * v / (1 - v)])
         basis = minimax.powers(scale * v - centre, range(degree + 1))
         c, slack = minimax.fit(basis, goal, goal, goal, self.rounding)
@@ -210,9 +209,9 @@ def tail_polynomial() -> Polynomial:
     What counts is the absolute error for small a and the relative one up to 4 or so; the weight
     gives way where the tail is too thin for either.
     """
-    a = minimax.exact(minimax.chebyshev_points(0, TAIL_LIMIT, 300))
+    a = minimax.chebyshev_points(0, TAIL_LIMIT, 300)
     goal = np.array([(2**32 * upper_tail(x)) ** (mpf(1) / TAIL_ROOT) for x in a])
-    weight = goal * minimax.exact(np.exp(a.astype(float) ** 2 / 8))
+    weight = goal * np.array([mpmath.exp(x * x / 8) for x in a])
     basis = minimax.powers(a, range(TAIL_DEGREE + 1))
     c, slack = minimax.fit(basis, goal, goal, weight, minimax.to_float32)
     comment = (
@@ -223,12 +222,12 @@ def tail_polynomial() -> Polynomial:
 
 
 def value_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
-    tail = a * ndtr(-a)
+    tail = a * np.array([upper_tail(mpf(x)) for x in a])
     return half.problem(fmt, a, a, a, tail, offset=-1, sign=1, ties="up", exact_factor=True)
 
 
 def derivative_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
-    tail = ndtr(-a) - a * np.exp(-a * a / 2) / np.sqrt(2 * np.pi)
+    tail = np.array([tail_derivative(mpf(x)) for x in a])
     factor = (0.5 - SLOPE * a).astype(np.float32).astype(float)
     one = np.ones_like(a)
     return half.problem(

@@ -43,16 +43,16 @@ GELU_KERNELS_HD Real exp2m1_polynomial(Real f) {
 GELU_KERNELS_HD double exp2_polynomial(double f) {
   return horner(f, 0x1p0, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c59cp-3, 0x1.c6b08d704a0d5p-5,
                 0x1.3b2ab6fba11f4p-7, 0x1.5d87fe78b38d1p-10, 0x1.4309130c01629p-13,
-                0x1.ffcbfbf97b202p-17, 0x1.62bfcdddd3df3p-20, 0x1.b5260c67e610dp-24,
-                0x1.e611a152efa9p-28, 0x1.e810735b418c5p-32);
+                0x1.ffcbfbf97b202p-17, 0x1.62bfcdddd3df3p-20, 0x1.b5260c67e6119p-24,
+                0x1.e611a152efaap-28, 0x1.e810735b3e2afp-32);
 }
 
 // 2^f - 1 for |f| <= 1/2; relative error of 2^f 2^-57.8.
 GELU_KERNELS_HD double exp2m1_polynomial(double f) {
   return f * horner(f, 0x1.62e42fefa39efp-1, 0x1.ebfbdff82c59cp-3, 0x1.c6b08d704a0d5p-5,
                     0x1.3b2ab6fba11f4p-7, 0x1.5d87fe78b38d1p-10, 0x1.4309130c01629p-13,
-                    0x1.ffcbfbf97b202p-17, 0x1.62bfcdddd3df3p-20, 0x1.b5260c67e610dp-24,
-                    0x1.e611a152efa9p-28, 0x1.e810735b418c5p-32);
+                    0x1.ffcbfbf97b202p-17, 0x1.62bfcdddd3df3p-20, 0x1.b5260c67e6119p-24,
+                    0x1.e611a152efaap-28, 0x1.e810735b3e2afp-32);
 }
 
 }  // namespace gelu_kernels

@@ -77,13 +77,13 @@ GELU_KERNELS_HD Real normal_density_factor(Real s) {
 GELU_KERNELS_HD double normal_value_factor(double z) {
   return horner(z - 0x1.4p0, 0x1.21725231700b8p-2, -0x1.1c3977a85bbep-3, 0x1.14cc216dd2fdap-5,
                 0x1.f0063fbfdb438p-10, -0x1.5ff91e13d3586p-9, -0x1.beade9e0d8a3cp-13,
-                0x1.1712cff1bc698p-12, 0x1.0b1ed095797efp-14, -0x1.6d0b21ffbb683p-16,
-                -0x1.d8f4c48597dfcp-17, -0x1.a47fe3f874e82p-21, 0x1.042f12a95ade6p-19,
-                0x1.b2d3d208683b8p-21, -0x1.42aaf3fd31418p-26, -0x1.413cc7f013961p-23,
-                -0x1.099ff6f6694fp-24, -0x1.0e84253fb3d4ep-30, 0x1.90f1be08da8dcp-27,
-                0x1.ca244a733dba6p-28, 0x1.ecb9006dd79cp-31, -0x1.6defa934889dep-30,
-                -0x1.bb59246e28781p-31, 0x1.f0633b424c4a2p-36, 0x1.494a8405a67e7p-33,
-                0x1.b1dd95bfc3989p-36, -0x1.619064a5a14b6p-37, -0x1.62006cf5171ep-39);
+                0x1.1712cff1bc698p-12, 0x1.0b1ed095797efp-14, -0x1.6d0b21ffbb67fp-16,
+                -0x1.d8f4c48597dfdp-17, -0x1.a47fe3f87558cp-21, 0x1.042f12a95ae68p-19,
+                0x1.b2d3d2086aba5p-21, -0x1.42aaf3fd4eee8p-26, -0x1.413cc7f0320b7p-23,
+                -0x1.099ff6f65138fp-24, -0x1.0e842523897c5p-30, 0x1.90f1be07855dcp-27,
+                0x1.ca244a6aea86cp-28, 0x1.ecb90084019c3p-31, -0x1.6defa91b0e3e8p-30,
+                -0x1.bb59247bb78a6p-31, 0x1.f063383108abbp-36, 0x1.494a8417c9c67p-33,
+                0x1.b1dd96990f30ap-36, -0x1.619064ceab237p-37, -0x1.62006dc88a9edp-39);
 }
 
 // D(a) 2^(k a^2) / (root - a) for v = a / (a + 4.0) and a <= 38.8125; relative error 2^-56.5.
@@ -91,10 +91,10 @@ GELU_KERNELS_HD double normal_derivative_factor(double v) {
   return horner(v - 0x1p-1, 0x1.d94de78425462p-2, -0x1.a763001ac67e6p-3, 0x1.ef4ff80137909p-3,
                 -0x1.cc1e2623d9bc3p-3, 0x1.37754d816ff37p-3, -0x1.d4c8222994caep-5,
                 -0x1.443f63f57e756p-7, 0x1.85999bb84efdfp-6, -0x1.25380cb710ec4p-8,
-                -0x1.2e936440a2018p-7, 0x1.dafb1ccd382a3p-9, 0x1.298353b43782ap-8,
-                -0x1.083465a456d38p-9, -0x1.76d1052bfa7f5p-9, 0x1.c1822e1a47d5bp-11,
-                0x1.0d3240348a955p-9, -0x1.9ccaa9d0879cfp-15, -0x1.6d51bbdef654fp-10,
-                -0x1.bcd2a45fbf13fp-12, 0x1.45d86db329fa6p-11, 0x1.9be1b56b3badap-12);
+                -0x1.2e936440a2018p-7, 0x1.dafb1ccd382a3p-9, 0x1.298353b43782cp-8,
+                -0x1.083465a456d33p-9, -0x1.76d1052bfa865p-9, 0x1.c1822e1a47ae5p-11,
+                0x1.0d3240348adf1p-9, -0x1.9ccaa9d06bab9p-15, -0x1.6d51bbdef901bp-10,
+                -0x1.bcd2a45fd02cap-12, 0x1.45d86db333295p-11, 0x1.9be1b56b5a418p-12);
 }
 
 // phi(a) 2^(k s) for s = a^2: 1/sqrt(2 pi), and what rounding k leaves.
@@ -105,31 +105,31 @@ GELU_KERNELS_HD double normal_density_factor(double s) {
 // (1 + log2 Phi(-a)) / a. Every bf16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_cdf(bf16, Real a) {
-  return horner(a, -0x1.26b0c4p0f, -0x1.d5ec5p-2f, -0x1.b6cf84p-5f, 0x1.136fcap-7f,
-                -0x1.ed9006p-11f, 0x1.28a4eap-14f, -0x1.bbb74ep-19f, 0x1.6b1048p-24f,
-                -0x1.db5a34p-31f);
+  return horner(a, -0x1.26b0b6p0f, -0x1.d5ec2ep-2f, -0x1.b6d3a4p-5f, 0x1.137beep-7f,
+                -0x1.edcfe8p-11f, 0x1.28fd24p-14f, -0x1.bcc0bcp-19f, 0x1.6cabeep-24f,
+                -0x1.df610ap-31f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every bf16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_derivative(bf16, Real a) {
-  return horner(a, -0x1.8838ccp-2f, -0x1.1f9dd6p-1f, -0x1.b1a72cp-5f, 0x1.b6b902p-7f,
-                -0x1.4237d8p-9f, 0x1.49c4a2p-12f, -0x1.c4130ap-16f, 0x1.88ad9ap-20f,
-                -0x1.84da62p-25f, 0x1.4d5b5ap-31f);
+  return horner(a, -0x1.883936p-2f, -0x1.1f9c8p-1f, -0x1.b1c5d2p-5f, 0x1.b703ecp-7f,
+                -0x1.42977cp-9f, 0x1.4a507ap-12f, -0x1.c504eap-16f, 0x1.89a0eap-20f,
+                -0x1.85dfap-25f, 0x1.4e407p-31f);
 }
 
 // (1 + log2 Phi(-a)) / a. Every fp16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_cdf(fp16, Real a) {
-  return horner(a, -0x1.26aeacp0f, -0x1.d636f4p-2f, -0x1.af1fcep-5f, 0x1.e0990ep-8f,
-                -0x1.892c8cp-12f, -0x1.5b142ap-14f, 0x1.26b2b8p-16f, -0x1.1ab1fp-20f);
+  return horner(a, -0x1.26aea6p0f, -0x1.d637cp-2f, -0x1.af0f98p-5f, 0x1.e009dep-8f,
+                -0x1.843c2ep-12f, -0x1.60d264p-14f, 0x1.2a1114p-16f, -0x1.1dd5f6p-20f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every fp16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_derivative(fp16, Real a) {
-  return horner(a, -0x1.88644ap-2f, -0x1.1f0e14p-1f, -0x1.c1dec4p-5f, 0x1.e9972cp-7f,
-                -0x1.91ee7p-9f, 0x1.c98e08p-12f, -0x1.3bae1p-15f, 0x1.881b78p-20f);
+  return horner(a, -0x1.88644ap-2f, -0x1.1f0d86p-1f, -0x1.c1f0eep-5f, 0x1.e9d0aap-7f,
+                -0x1.9249aap-9f, 0x1.ca2748p-12f, -0x1.3c2f1cp-15f, 0x1.88c514p-20f);
 }
 
 // (2^32 Phi(-a))^(1/16) for a <= 6.25; relative error of Phi(-a) 2^-19.8 e^(a^2/8).
