@@ -1,5 +1,6 @@
 """Large results on the CPU are to lie in huge pages: Linux notes beside a mapping who asked."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,7 +51,8 @@ def check() -> None:
 )
 def test_large_results() -> None:
     """In a process in which no memory was asked for before."""
-    subprocess.run([sys.executable, __file__], check=True)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # nothing may be installed
+    subprocess.run([sys.executable, __file__], check=True, env=environment)
 
 
 if __name__ == "__main__":
