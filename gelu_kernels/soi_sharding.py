@@ -213,8 +213,10 @@ _library.impl("soi_forward_shard", _soi_forward_shard_meta, "Meta")
 def _dispatch(
     rule: Callable, cls: type, op: Callable, types: tuple[type, ...], args: tuple, kwargs: dict
 ) -> DTensor | tuple[DTensor, DTensor]:
-    with torch.no_grad():  # autograd has been here
-        return rule(*args, **(kwargs or {}))
+    # Autograd has been here. Under no_grad, torch 2.11's redistribute calls detach_, for which its
+    # DTensor has no rule.
+    args = [a.detach() if isinstance(a, Tensor) else a for a in args]
+    return rule(*args, **(kwargs or {}))
 
 
 for rule in (soi_forward, soi_backward, soi_backward_bias):
