@@ -26,14 +26,15 @@ class CMakeBuild(build_ext):
 
     CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
     for which GPUs to build, as for any extension of torch, and FORCE_ONLY_CPU=1 for none, as for
-    those of PyTorch Geometric. CMAKE_COMPILE_WARNING_AS_ERROR=ON is for the developers.
+    those of PyTorch Geometric. CMAKE_COMPILE_WARNING_AS_ERROR=ON is for the developers, and
+    DEBUG=1 builds without optimisation.
     """
 
     def build_extension(self, ext: Extension) -> None:
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         build = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"
         options = {
-            "CMAKE_BUILD_TYPE": "Release",
+            "CMAKE_BUILD_TYPE": "Debug" if os.environ.get("DEBUG") == "1" else "Release",
             "GELU_KERNELS_CUDA": "OFF" if os.environ.get("FORCE_ONLY_CPU") == "1" else "ON",
             WARNING_AS_ERROR: os.environ.get(WARNING_AS_ERROR, "OFF"),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": package,
