@@ -1,26 +1,25 @@
-"""The operators' results on a device beside those on the CPU, bit by bit."""
+"""Results on a device beside those on the CPU, bit by bit.
 
+``python tests/bits.py --device cuda`` counts, for every operator and dtype, the other bits.
+"""
+
+import json
+import sys
+from itertools import product
+from pathlib import Path
+
+import click
 import oracle
 import torch
+from conftest import kernels_for
+from every_operator import every_operator
 from torch import Tensor
 
-ops = torch.ops.gelu_kernels
-
-# Each takes ddx, dy, x, bias (or None) and the gate.
-OPERATORS = {
-    "gate_forward": lambda ddx, dy, x, bias, gate: (ops.gate_forward(x, bias, gate),),
-    "gate_backward": lambda ddx, dy, x, bias, gate: (ops.gate_backward(dy, x, bias, gate),),
-    "gate_double_backward": lambda ddx, dy, x, bias, gate: (
-        ops.gate_double_backward(ddx, dy, x, bias, gate),
-    ),
-    "glu_forward": lambda ddx, dy, x, bias, gate: (ops.glu_forward(x, dy, gate),),
-    "glu_backward": lambda ddx, dy, x, bias, gate: ops.glu_backward(ddx, x, dy, gate),
-    "gate_backward_bias": lambda ddx, dy, x, bias, gate: ops.gate_backward_bias(dy, x, bias, gate),
-}
+SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def patterns(t: Tensor) -> Tensor:
-    return t.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[t.itemsize])
+    return t.contiguous().view(SAME_SIZE[t.itemsize])
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -52,17 +51,33 @@ def differing_from_cpu(gate: str, dtype: torch.dtype, device: str) -> dict[str, 
         bias, dy, ddx = (
             torch.randn(s, dtype=torch.float64).to(dtype) for s in (x[0].shape, x.shape, x.shape)
         )
-        for name, operator in OPERATORS.items():
-            for b in (None, bias):
-                if name.startswith("glu_") and b is not None:
-                    continue
-                # A column that sums up any numbers is NaN.
-                if name == "gate_backward_bias" and (b is None or x is not ordinary):
-                    continue
-                arguments = ddx, dy, x, b
-                here = operator(*arguments, gate)
-                there = operator(*(t if t is None else t.to(device) for t in arguments), gate)
-                title = name + (", bias" if b is not None else "")
-                different = sum(differing(h, t.cpu()) for h, t in zip(here, there, strict=True))
-                counts[title] = counts.get(title, 0) + different
+        arguments = ddx, dy, x, bias
+        here = every_operator(*arguments, gate)
+        there = every_operator(*(t.to(device) for t in arguments), gate)
+        for (name, ours), (_, theirs) in zip(here, there, strict=True):
+            different = sum(differing(a, b.cpu()) for a, b in zip(ours, theirs, strict=True))
+            counts[name] = counts.get(name, 0) + different
     return counts
+
+
+@click.command(help=__doc__)
+@click.option("--device", default="cuda", show_default=True, help="As the tests name it.")
+@click.option("--dtype", "dtypes", multiple=True, help="[default: all]")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="The counts, as a file.")
+def main(device: str, dtypes: tuple[str, ...], output: Path | None) -> None:
+    found = {}
+    chosen = [getattr(torch, name) for name in dtypes] or oracle.FORMATS
+    for gate, dtype in product(oracle.GATES, chosen):
+        torch.manual_seed(0)
+        with kernels_for(device) as place:
+            for name, count in differing_from_cpu(gate, dtype, place).items():
+                found[f"{name}, {gate}, {dtype}"] = count
+    different = {name: count for name, count in found.items() if count}
+    print(f"{len(found)} operators, gates and dtypes; other bits than on the CPU: {different}")
+    if output:
+        output.write_text(json.dumps({"compared": len(found), "other bits": different}, indent=1))
+    sys.exit(bool(different))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,4 @@
-"""``python tests/report.py``: the measured errors as a table, for the README; ``--json`` as data.
-
-On another device than the CPU also, for each operator, how many results have other bits there.
-"""
+"""``python tests/report.py``: the measured errors as a table; ``--json`` as data."""
 
 import argparse
 import json
@@ -11,13 +8,12 @@ from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
-import bits
 import oracle
 import test_accuracy
 import test_rounding
 import torch
 from conftest import kernels_for
-from oracle import FORMATS, GATES
+from oracle import GATES
 from test_accuracy import ORDERS
 
 HEADER = """\
@@ -67,14 +63,7 @@ def report(device: str) -> dict[str, object]:
         for row in pool.map(errors, *zip(*cases, strict=True)):
             rows.append(row)
             print(line(row), flush=True)
-    different = {}
-    if device != "cpu":
-        for gate, dtype in product(GATES, FORMATS):
-            with kernels_for(device) as place:
-                counts = bits.differing_from_cpu(gate, dtype, place)
-            different[f"{gate} {dtype}"] = counts
-            print(f"other bits than on the CPU, {gate}, {dtype}: {sum(counts.values())}")
-    return {"device": device, "errors": rows, "other bits than on the CPU": different}
+    return {"device": device, "errors": rows}
 
 
 def main() -> None:

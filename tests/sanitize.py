@@ -9,11 +9,8 @@ import argparse
 from collections.abc import Callable, Iterator
 
 import torch
+from every_operator import every_operator, ops
 from torch import Tensor
-
-import gelu_kernels  # noqa: F401 (it registers the operators)
-
-ops = torch.ops.gelu_kernels
 
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 SHAPES = [(1, 1), (3, 7), (67, 33), (2, 257), (67, 264), (1, 4099), (259, 8200)]
@@ -41,25 +38,6 @@ def tensors(device: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
                 yield new().expand_as(x), x, new(2 * columns)[1::2]
 
 
-def run(dy: Tensor, x: Tensor, bias: Tensor) -> None:
-    """The loops are the same for all gates."""
-    for b in (None, bias):
-        ops.gate_forward(x, b, "normal")
-        ops.gate_backward(dy, x, b, "normal")
-        ops.gate_double_backward(dy, dy, x, b, "normal")
-    ops.gate_backward_bias(dy, x, bias, "normal")
-    ops.glu_forward(x, dy, "normal")
-    ops.glu_backward(dy, x, x, "normal")
-    if x.size(-1) % 2 == 0:
-        ops.glu_packed_backward(ops.glu_packed_forward(x, "normal"), x, "normal")
-    seed = torch.tensor(7).to(x.device)
-    columns = x.size(-1)
-    _, mask = ops.soi_forward(x, None, seed, "normal")
-    ops.soi_forward(x, bias, seed, "normal", offset=3, row_length=columns, row_stride=columns + 5)
-    ops.soi_backward(dy, mask)
-    ops.soi_backward_bias(dy, mask)
-
-
 class Overlong:
     """Claims one float more than there is."""
 
@@ -79,13 +57,18 @@ def overrun() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cuda", help="meta computes nothing")
     parser.add_argument("--overrun", action="store_true", help="read beyond the end of a tensor")
-    if parser.parse_args().overrun:
+    arguments = parser.parse_args()
+    if arguments.overrun:
         overrun()
     else:
-        for dy, x, bias in tensors("cuda"):
-            run(dy, x, bias)
-    torch.cuda.synchronize()
+        for dy, x, bias in tensors(arguments.device):
+            # The loops are the same for all gates.
+            for _ in every_operator(dy, dy, x, bias, "normal"):
+                pass
+    if arguments.device == "cuda":
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":
