@@ -55,9 +55,12 @@ bench: export FORCE_ONLY_CPU = $(if $(shell command -v nvidia-smi),,1)
 bench: build  ## Measure beside eager PyTorch, torch.compile and other packages; writes build/bench/
 	@$(PYTHON) -m bench $(if $(OUTPUT),--output $(OUTPUT))
 
-# Builds in place and installs nothing, so that it runs without a network. OUTPUT names the file.
+# Builds in place and installs nothing, so that it runs without a network, by default in a virtual
+# environment that is there or else by python3. OUTPUT names the file; OPTIONS, as in
+# `make gpu OPTIONS="--deadline 300"`, are listed by `python -m bench.gpu --help`.
 gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes bench/results/*.json
-	@$(PYTHON) -m bench.gpu $(if $(OUTPUT),--output $(OUTPUT))
+	@$(if $(ENVIRONMENT),$(or $(wildcard $(PYTHON)),python3),$(PYTHON)) -m bench.gpu \
+		$(if $(OUTPUT),--output $(OUTPUT)) $(OPTIONS)
 
 clean:  ## Remove what was built; the virtual environment stays
 	rm -rf build *.egg-info gelu_kernels/*.so

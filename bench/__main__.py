@@ -14,6 +14,7 @@ from rich.console import Console
 from tqdm import tqdm
 
 from bench import environment, peers, plots, report
+from bench.json_file import save
 from bench.measure import Plan, measure
 from bench.memory import fix_the_source_of_memory
 from bench.operators import GATES, OPERATORS
@@ -140,13 +141,12 @@ def main(device: str | None, threads: int | None, deadline: float, output: Path,
     plan = plan_of(device, deadline=end, **chosen)
     found = {"machine": environment.describe(device), "results": (records := [])}
     stem = output / environment.slug(found["machine"])
-    output.mkdir(parents=True, exist_ok=True)
     path = Path(f"{stem}.json")
     with tqdm(total=len(plan)) as progress:
-        report.save(found, path)
+        save(found, path)
         for record in measure(plan, progress):
             records.append(record)
-            report.save(found, path)  # a run that is cut short leaves what it has
+            save(found, path)  # a run that is cut short leaves what it has
     name = found["machine"]["device"]
     report.show(records, plan.backend, Console(width=None if sys.stdout.isatty() else 200))
     measured = [record for record in records if "side" in record]

@@ -1,16 +1,20 @@
-"""What a measurement was made on."""
+"""What a measurement was made on. Of a GPU it is known before gelu_kernels is built."""
 
+import json
 import os
 import platform
 import re
 import subprocess
+import sys
 from datetime import date
+from importlib.metadata import distributions
 
 import torch
 
-from bench.stages import ROOT
-from gelu_kernels import _C, __version__
-from gelu_kernels.__main__ import installed_version, processor
+from bench.gpu_report import ROOT
+
+COMMIT = "GELU_KERNELS_COMMIT"  # names the commit where there is no repository
+ARCHIVED = ROOT / ".git_archival.txt"  # `git archive` writes the commit into it
 
 
 def answer(*command: str) -> str:
@@ -28,17 +32,34 @@ def nvidia_smi(*names: str) -> dict[str, str]:
     return dict(zip(names, values.split(", "), strict=True)) if values else {}
 
 
-def versions() -> dict[str, object]:
+def commit() -> str:
+    if given := os.environ.get(COMMIT):
+        return given
+    # Named, as the tree may lie inside another repository.
+    git = ("git", f"--git-dir={ROOT / '.git'}", f"--work-tree={ROOT}")
+    if described := answer(*git, "describe", "--always", "--dirty", "--abbrev=40"):
+        return described
+    archived = re.search(r"node: ([0-9a-f]{40})", ARCHIVED.read_text() if ARCHIVED.exists() else "")
+    return archived[1] if archived else "unknown"
+
+
+def versions() -> dict[str, str]:
+    packages = {
+        name: next((found.version for found in distributions(name=name)), "not installed")
+        for name in ("triton", "numpy")
+    }
     return {
-        "gelu_kernels": __version__,
         "torch": torch.__version__,
-        "triton": installed_version("triton"),
+        **packages,
         "python": platform.python_version(),
-        "commit": answer("git", "describe", "--always", "--dirty", "--abbrev=40"),
+        "commit": commit(),
     }
 
 
 def cpu() -> dict[str, object]:
+    from gelu_kernels import _C
+    from gelu_kernels.__main__ import processor
+
     return {
         "device": processor(),
         "threads": torch.get_num_threads(),
@@ -64,12 +85,12 @@ def gpu() -> dict[str, object]:
     }
 
 
+def dated(machine: dict[str, object]) -> dict[str, object]:
+    return {"date": date.today().isoformat(), **machine, "versions": versions()}
+
+
 def describe(device: str) -> dict[str, object]:
-    return {
-        "date": date.today().isoformat(),
-        **(gpu() if device == "cuda" else cpu()),
-        "versions": versions(),
-    }
+    return dated(gpu() if device == "cuda" else cpu())
 
 
 def slug(machine: dict[str, object]) -> str:
@@ -77,3 +98,23 @@ def slug(machine: dict[str, object]) -> str:
     threads = f"{machine['threads']} threads" if "threads" in machine else ""
     name = f"{machine['device']} {threads} {machine['date']}"
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def probe(device: str) -> dict[str, object]:
+    """What is needed to build for this machine; `device` "cpu" stands for a rehearsal."""
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("make gpu needs an NVIDIA GPU, and torch sees none here")
+    from torch.utils.cpp_extension import CUDA_HOME
+
+    found = {torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())}
+    machine = dated(gpu() if device == "cuda" else {"device": "rehearsal"})
+    return {
+        "machine": machine,
+        "slug": slug(machine),
+        "architectures": ";".join(f"{major}.{minor}" for major, minor in sorted(found)),
+        "toolkit": CUDA_HOME,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe(sys.argv[1])))

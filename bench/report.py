@@ -1,11 +1,8 @@
 """What was measured, as a file and as tables: one for an operator and a pass, with a line for each
 gate, dtype and size."""
 
-import json
-import os
 from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -15,13 +12,6 @@ from bench.operators import OPERATORS
 from bench.workloads import PASSES
 
 Records = dict[str, dict]  # of the sides of a cell
-
-
-def save(report: dict, path: Path) -> None:
-    """By way of a file with another name, so that whoever is killed leaves no half of one."""
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps(report, indent=1) + "\n")
-    os.replace(new, path)
 
 
 def cells(records: Iterable[dict]) -> list[Records]:

@@ -1,123 +1,142 @@
-"""Commands with a limit of time, and what they left behind."""
+"""Commands in groups under one deadline, and a report that is complete after each of them."""
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parents[1]
-PATIENCE = 15  # seconds to end in, after an interrupt
+from bench import guard
+from bench.gpu_report import ROOT, Report
+
 # Characters of an output that are kept, of a stage that failed and of one that passed.
 TAIL, END = 4000, 300
+SHORTEST = 1.0  # seconds, without which no stage is begun
+SECONDS = "{seconds}"  # in a command: how many it has, less some to begin and to end
+
+PASSED, FAILED, OUT_OF_TIME, NOT_FOUND, NOT_RUN = (
+    "passed",
+    "failed",
+    "out of time",
+    "program not found",
+    "not run",
+)
+REASONS = {guard.OUT_OF_TIME: OUT_OF_TIME, guard.NOT_FOUND: NOT_FOUND}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Stage:
     name: str
-    limit: int  # seconds
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
-    expected: tuple[int, ...] = (0,)  # exit status
-    found: Callable[[], object] = lambda: None  # reads what it left
+    expected: tuple[int, ...] = (0,)  # exit statuses
+    found: Callable[[], object] = lambda: None  # reads what the command wrote
 
 
-def search_path() -> str:
-    """The CUDA toolkit's tools may lie where only torch looks."""
-    from torch.utils.cpp_extension import CUDA_HOME  # says so where it finds no GPU
+@dataclass(frozen=True)
+class Group:
+    """Stages that run side by side, `at_once` of them, and end before the next group begins."""
 
-    toolkit = [str(Path(CUDA_HOME) / "bin")] if CUDA_HOME else []
-    return os.pathsep.join([os.environ["PATH"], *toolkit])
-
-
-def ended_in_time(process: subprocess.Popen, limit: float) -> bool:
-    """If not it is interrupted, as pytest then still reports, and in the end killed."""
-    for patience, remedy in ((limit, signal.SIGINT), (PATIENCE, signal.SIGKILL)):
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
-            return remedy == signal.SIGINT
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, remedy)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(PATIENCE)
-    return False
+    share: float  # of the time, beside the shares of the other groups
+    stages: list[Stage]
+    at_once: int = 1
+    needed: bool = False  # by all that comes after it
 
 
-def run(stage: Stage) -> dict[str, object]:
+def run(stage: Stage, seconds: float, path: str) -> dict[str, object]:
+    """The outcome, and the end of the output. `path` is where programs are searched."""
     start = time.monotonic()
-    environment = {
-        **os.environ,
-        "PATH": search_path(),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        **stage.environment,
-    }
-    program = shutil.which(stage.command[0], path=environment["PATH"]) or stage.command[0]
-    in_time, status = True, None
+    program = shutil.which(stage.command[0], path=path) or stage.command[0]
+    own = f"{seconds - 2 * guard.patience(seconds):.1f}"
+    arguments = [own if word == SECONDS else word for word in stage.command[1:]]
+    watched = [sys.executable, guard.__file__, str(seconds), program, *arguments]
+    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path, **stage.environment}
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        try:
-            process = subprocess.Popen(
-                [program, *stage.command[1:]],
-                cwd=ROOT,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            output.write(str(error))
-        else:
-            in_time = ended_in_time(process, stage.limit)
-            status = process.poll()
+        # The guard's standard input closes when this process dies.
+        process = subprocess.Popen(
+            watched,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        status = process.wait()
+        process.stdin.close()
         output.seek(0)
         text = output.read()
-    passed = in_time and status in stage.expected
-    text = text[-END if passed else -TAIL :]
+    passed = status in stage.expected
     result = {
-        "passed": passed,
-        "in time": in_time,
+        "outcome": PASSED if passed else REASONS.get(status, FAILED),
         "exit status": status,
         "seconds": round(time.monotonic() - start, 1),
-        "output": text,
+        "output": text[-END if passed else -TAIL :],
     }
     try:
         result["found"] = stage.found()
     except (OSError, ValueError, ElementTree.ParseError) as error:
         result["unreadable"] = str(error)
-    if not passed:
-        print(text, file=sys.stderr)
-    state = "passed" if passed else "FAILED"
-    print(f"{stage.name:24} {state} in {result['seconds']:.0f} s", flush=True)
     return result
 
 
-def read_junit(path: Path) -> dict[str, object]:
-    """Counts, failures, the reasons of skipping, the largest errors, and what took longest."""
-    counts = dict.fromkeys(("passed", "failure", "error", "skipped"), 0)
-    failures, skipped, properties, seconds = [], {}, {}, {}
-    for test in ElementTree.parse(path).iter("testcase"):
-        name = f"{test.get('classname')}::{test.get('name')}"
-        seconds[name] = float(test.get("time", 0))
-        outcome = next((child for child in test if child.tag in counts), None)
-        counts["passed" if outcome is None else outcome.tag] += 1
-        if outcome is not None and outcome.tag == "skipped":
-            reason = outcome.get("message", "")
-            skipped[reason] = skipped.get(reason, 0) + 1
-        elif outcome is not None:
-            failures.append({"test": name, "message": (outcome.text or "")[-TAIL:]})
-        for recorded in test.iter("property"):
-            properties[name] = recorded.get("value")
-    slowest = sorted(seconds, key=seconds.get, reverse=True)[:10]
-    return {
-        **counts,
-        "failures": failures,
-        "skipped because": skipped,
-        "slowest": {name: seconds[name] for name in slowest},
-        "largest errors": properties,
-    }
+def show(name: str, result: dict[str, object]) -> None:
+    if result["outcome"] != PASSED:
+        print(result["output"], file=sys.stderr)
+    print(f"{name:32} {result['outcome']} in {result['seconds']:.0f} s", flush=True)
+
+
+def ends(groups: list[Group], start: float, end: float) -> Iterator[float]:
+    """When each group has to end. Time that one leaves is there for those after it."""
+    passed, total = 0.0, sum(group.share for group in groups)
+    for group in groups:
+        passed += group.share
+        yield start + (end - start) * passed / total
+
+
+def missing(groups: list[Group], stages: dict[str, dict]) -> list[Group]:
+    """The groups without the stages that came to an end of their own: a failure that others need
+    to be a success may have had a cause outside."""
+
+    def has_ended(group: Group, stage: Stage) -> bool:
+        outcome = stages[stage.name]["outcome"]
+        return outcome == PASSED or (outcome == FAILED and not group.needed)
+
+    for group in groups:
+        left = [stage for stage in group.stages if not has_ended(group, stage)]
+        if left:
+            yield Group(group.share, left, group.at_once, group.needed)
+
+
+def run_group(group: Group, end: float, path: str, report: Report) -> None:
+    def run_in_time(stage: Stage) -> dict[str, object] | None:
+        seconds = end - time.monotonic()
+        return run(stage, seconds, path) if seconds >= SHORTEST else None
+
+    with ThreadPoolExecutor(group.at_once) as pool:
+        names: dict[Future, str] = {pool.submit(run_in_time, s): s.name for s in group.stages}
+        for future in as_completed(names):
+            if result := future.result():
+                report.add(names[future], result)
+                show(names[future], result)
+
+
+def run_groups(groups: list[Group], end: float, path: str, report: Report) -> None:
+    """`end` is the deadline, on the clock of time.monotonic."""
+    for group in groups:
+        for stage in group.stages:
+            report.stages.setdefault(stage.name, {"outcome": NOT_RUN})
+    report.write()
+    left = list(missing(groups, report.stages))
+    for group, group_end in zip(left, ends(left, time.monotonic(), end), strict=True):
+        names = [stage.name for stage in group.stages]
+        print(f"{group_end - time.monotonic():.0f} s at most: {', '.join(names)}", flush=True)
+        run_group(group, group_end, path, report)
+        if group.needed and any(report.stages[name]["outcome"] != PASSED for name in names):
+            print(f"nothing more can run without {', '.join(names)}", file=sys.stderr)
+            break

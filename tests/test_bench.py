@@ -16,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import bench.__main__
-from bench import accuracy, check_random, memory, peers, report, timing
+from bench import accuracy, check_random, json_file, memory, peers, timing
 from bench.measure import Plan, measure, rotated
 from bench.operators import DISTRIBUTIONS, GATES, OPERATORS, quick_gelu
 from bench.sides import Side, eager, ours
@@ -392,7 +392,7 @@ def test_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_half_a_report_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.json"
-    report.save({"results": [1]}, path)
+    json_file.save({"results": [1]}, path)
 
     def killed(self: Path, text: str) -> None:
         self.write_bytes(text[: len(text) // 2].encode())
@@ -400,7 +400,7 @@ def test_half_a_report_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Path, "write_text", killed)
     with pytest.raises(KeyboardInterrupt):
-        report.save({"results": [1, 2]}, path)
+        json_file.save({"results": [1, 2]}, path)
     assert json.loads(path.read_text()) == {"results": [1]}
     assert list(tmp_path.glob("*.json")) == [path]
 

@@ -1,0 +1,57 @@
+"""The JSON file of `make gpu`: it names every stage from the start, and is whole at any moment."""
+
+import hashlib
+from pathlib import Path
+
+from bench.json_file import load, save
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("CMakeLists.txt", "bench", "csrc", "gelu_kernels", "setup.py", "tests", "triton_kernels")
+NOT_SOURCES = {".so", ".pyc", ".json", ".png"}
+COUNTED = ("passed", "failure", "error", "skipped")
+
+
+def digest_of_sources() -> str:
+    """Changes with anything that a result may depend on."""
+    files = [file for name in SOURCES for file in [ROOT / name, *(ROOT / name).rglob("*")]]
+    found = hashlib.sha256()
+    for file in sorted(files):
+        if file.is_file() and file.suffix not in NOT_SOURCES:
+            found.update(f"{file.relative_to(ROOT)} {file.stat().st_size}\n".encode())
+            found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+class Report:
+    """`state` is where a second call finds what the first left; `output` is a copy of it."""
+
+    def __init__(self, state: Path, output: Path, machine: dict[str, object]) -> None:
+        self.state, self.output = state, output
+        run_of = {"sources": digest_of_sources(), "device": machine["device"]}
+        new = {"machine": machine, "run of": run_of, "tests": {}, "stages": {}, "results": []}
+        before = load(state) if state.exists() else new
+        self.contents = before if before["run of"] == run_of else new
+
+    @property
+    def stages(self) -> dict[str, dict]:
+        return self.contents["stages"]
+
+    def add(self, name: str, result: dict[str, object]) -> None:
+        """What a stage measured goes into one list for all stages, and its tests are counted."""
+        self.stages[name] = result
+        found = result.get("found")
+        if isinstance(found, dict) and "results" in found:
+            others = [record for record in self.contents["results"] if record["stage"] != name]
+            own = [{**record, "stage": name} for record in found.pop("results")]
+            self.contents["results"] = others + own
+        self.contents["tests"] = self.count_tests()
+        self.write()
+
+    def count_tests(self) -> dict[str, int]:
+        found = [stage.get("found") for stage in self.stages.values()]
+        tests = [counts for counts in found if isinstance(counts, dict) and "failures" in counts]
+        return {outcome: sum(counts[outcome] for counts in tests) for outcome in COUNTED}
+
+    def write(self) -> None:
+        for path in (self.state, self.output):
+            save(self.contents, path)

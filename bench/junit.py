@@ -1,0 +1,32 @@
+"""Results of pytest, as its --junit-xml writes them."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from bench.stages import TAIL
+
+
+def read(path: Path) -> dict[str, object]:
+    """Counts, failures, the reasons of skipping, the largest errors, and what took longest."""
+    counts = dict.fromkeys(("passed", "failure", "error", "skipped"), 0)
+    failures, skipped, properties, seconds = [], {}, {}, {}
+    for test in ElementTree.parse(path).iter("testcase"):
+        name = f"{test.get('classname')}::{test.get('name')}"
+        seconds[name] = float(test.get("time", 0))
+        outcome = next((child for child in test if child.tag in counts), None)
+        counts["passed" if outcome is None else outcome.tag] += 1
+        if outcome is not None and outcome.tag == "skipped":
+            reason = outcome.get("message", "")
+            skipped[reason] = skipped.get(reason, 0) + 1
+        elif outcome is not None:
+            failures.append({"test": name, "message": (outcome.text or "")[-TAIL:]})
+        for recorded in test.iter("property"):
+            properties[name] = recorded.get("value")
+    slowest = sorted(seconds, key=seconds.get, reverse=True)[:10]
+    return {
+        **counts,
+        "failures": failures,
+        "skipped because": skipped,
+        "slowest": {name: seconds[name] for name in slowest},
+        "largest errors": properties,
+    }

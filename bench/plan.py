@@ -1,0 +1,152 @@
+"""What `make gpu` runs, in which order, and each group's share of the time."""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench import junit
+from bench.gpu_report import ROOT
+from bench.json_file import load
+from bench.stages import FAILED, NOT_FOUND, OUT_OF_TIME, SECONDS, Group, Stage
+
+# Where many processes run at once.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+LOAD = """
+import json, os, sys
+from gelu_kernels import _C, __file__, __version__
+assert __file__.startswith(os.getcwd()), f"not the package of this tree: {__file__}"
+with open(sys.argv[1], "w") as file:
+    json.dump({"gelu_kernels": __version__, "build": dict(_C.build_info())}, file)
+"""
+# It has a child and minds no interrupt.
+HANG = """
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+subprocess.run([sys.executable, "-c", "import time; time.sleep(3600)"])
+"""
+# Stages of a rehearsal that fail, each in its way, to see that the others run all the same.
+PLANTED = {
+    "hangs": (OUT_OF_TIME, [sys.executable, "-c", HANG]),
+    "crashes": (FAILED, [sys.executable, "-c", "import os; os.abort()"]),
+    "lacks a package": (FAILED, [sys.executable, "-c", "import no_such_package"]),
+    "lacks a program": (NOT_FOUND, ["no-such-program"]),
+}
+# torch makes calls that fail and does without; they are not reported.
+SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors", "no", "--tool")
+
+
+def test_files() -> list[Path]:
+    """The files with tests that take a device."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    return [file for file in files if re.search(r"\b(device|gpu)\b", file.read_text())]
+
+
+def read_json_in(folder: Path) -> object:
+    (file,) = folder.glob("*.json")
+    return load(file)
+
+
+@dataclass(frozen=True)
+class Plan:
+    folder: Path  # of what the stages write
+    device: str  # torch's; "cpu" for a rehearsal of every stage, on little data
+    architectures: str = ""
+
+    @property
+    def rehearsal(self) -> bool:
+        return self.device == "cpu"
+
+    def kernels(self, backend: str) -> str:
+        """The device of the tests."""
+        return "cpu" if self.rehearsal else backend
+
+    def file(self, name: str, suffix: str) -> Path:
+        return self.folder / (name.replace(" ", "-") + suffix)
+
+    def build(self) -> Stage:
+        command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+        # Without the GPU's kernels and without optimisation it takes a fifth of the time.
+        rehearsed = {"FORCE_ONLY_CPU": "1", "DEBUG": "1"}
+        wanted = {"TORCH_CUDA_ARCH_LIST": self.architectures}
+        return Stage("build", command, rehearsed if self.rehearsal else wanted)
+
+    def writer(self, name: str, *arguments: str, **options) -> Stage:
+        """Its last argument is the JSON file that it writes."""
+        file = self.file(name, ".json")
+        command = [sys.executable, *arguments, str(file)]
+        return Stage(name, command, found=partial(load, file), **options)
+
+    def equality(self, backend: str) -> Stage:
+        few = ("--dtype", "bfloat16") if self.rehearsal else ()
+        arguments = ("tests/bits.py", "--device", self.kernels(backend), *few, "--json")
+        return self.writer(f"equality of {backend}", *arguments)
+
+    def bench(self, name: str, backend: str, *arguments: str) -> Stage:
+        """It stops by itself when its time is up."""
+        output = self.file(name, "")
+        few = ("--size", "2^10", "--gate", "none", "--dtype", "bfloat16", "--op", "gelu")
+        command = [
+            *(sys.executable, "-m", "bench", "--device", self.device, "--deadline", SECONDS),
+            *(*arguments, *(few if self.rehearsal else ()), "--output", str(output)),
+        ]
+        chosen = {} if self.rehearsal else {"GELU_KERNELS_BACKEND": backend}
+        return Stage(name, command, chosen, found=partial(read_json_in, output))
+
+    def pytest(self, name: str, files: list[Path], *selection: str) -> Stage:
+        file = self.file(name, ".xml")
+        command = [
+            *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--maxfail=100"),
+            # The versions of all else are those of the machine, and their warnings no failures.
+            *("-W", "default", "-p", "no:cacheprovider", *selection),
+            # xunit1 has properties, in which tests leave their largest errors.
+            *(f"--junit-xml={file}", "-o", "junit_family=xunit1"),
+            *(str(file.relative_to(ROOT)) for file in files),
+        ]
+        nothing_selected = 5
+        return Stage(name, command, ONE_THREAD, (0, nothing_selected), partial(junit.read, file))
+
+    def tests(self, backend: str, selection: str) -> list[Stage]:
+        """A process for each file: a kernel that faults fails all that follows in its process."""
+        if self.rehearsal:
+            # A whole range of float32 takes seconds.
+            few = ("-p", "bench.few", "-k", "cpu and not cuda_on_cpu and not whole_range")
+            return [self.pytest(f"tests of {backend}", test_files(), *few)]
+        return [
+            self.pytest(f"{file.stem} of {backend}", [file], "-m", "gpu", "-k", selection)
+            for file in test_files()
+        ]
+
+    def sanitizer(self, name: str, tool: str, *arguments: str, expected: int = 0) -> Stage:
+        sanitize = (sys.executable, "tests/sanitize.py", *arguments)
+        rehearsed = [*sanitize, "--device", "meta"]
+        command = rehearsed if self.rehearsal else [*SANITIZER, tool, *sanitize]
+        environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", **ONE_THREAD}
+        return Stage(name, command, environment, (expected,))
+
+    def groups(self) -> list[Group]:
+        """What is most worth knowing comes first; Triton compiles at run time and comes last. The
+        shares are seconds of 540."""
+        many = os.cpu_count() or 1
+        rest = ("--peer", "none", "--pass", "forward", "--pass", "backward")
+        if not self.rehearsal:
+            rest += ("--size", "256MiB", "--dtype", "bfloat16", "--dtype", "float16")
+        sanitizers = [self.sanitizer(tool, tool) for tool in ("memcheck", "racecheck")]
+        if not self.rehearsal:
+            sanitizers += [self.sanitizer("an overrun", "memcheck", "--overrun", expected=9)]
+        planted = [Stage(name, command) for name, (_, command) in PLANTED.items()]
+        groups = [
+            Group(195, [self.build()], needed=True),
+            Group(15, [self.writer("load", "-c", LOAD)], needed=True),
+            Group(20, [self.equality("cuda")]),
+            Group(95, [self.bench("headline", "cuda", "--headline")]),
+            Group(90, self.tests("cuda", "not triton"), many),
+            Group(35, sanitizers, many),
+            Group(30, [self.bench("bench of cuda", "cuda", *rest)]),
+            Group(15, [self.equality("triton")]),
+            Group(30, self.tests("triton", "triton"), many),
+            Group(15, [self.bench("bench of triton", "triton", "--headline")]),
+        ]
+        return [Group(3, planted, len(planted)), *groups] if self.rehearsal else groups
