@@ -1,14 +1,21 @@
 """Fixtures that all tests share."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 import cuda_on_cpu
 import oracle
 import pytest
 import torch
 import triton_interpreter
+
+# Inductor keeps vector code under a key without ATEN_CPU_CAPABILITY, and compiles it for another.
+CAPABILITY = torch.backends.cpu.get_cpu_capability()
+INDUCTOR = Path(__file__).parents[1] / "build" / f"inductor-{torch.__version__}-{CAPABILITY}"
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(INDUCTOR)
 
 GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "triton")]
 if torch.cuda.is_available():

@@ -19,8 +19,11 @@ if os.environ.get("CMAKE_COMPILE_WARNING_AS_ERROR") == "ON":  # as in setup.py
 
 
 def processor_flags() -> list[str]:
-    """For a fused multiply-add in one instruction."""
-    has_fma = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    """For a fused multiply-add in one instruction. The processor is asked: torch may have been told
+    to use less of it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    has = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+    has_fma = {"avx2", "fma"} <= has
     return ["-march=x86-64-v3"] if has_fma else []
 
 
