@@ -147,6 +147,9 @@ def main(device: str | None, threads: int | None, deadline: float, output: Path,
         for record in measure(plan, progress):
             records.append(record)
             save(found, path)  # a run that is cut short leaves what it has
+    if device == "cuda":
+        found["after"] = environment.nvidia_smi("clocks.sm", "clocks.mem", "temperature.gpu")
+        save(found, path)
     name = found["machine"]["device"]
     report.show(records, plan.backend, Console(width=None if sys.stdout.isatty() else 200))
     measured = [record for record in records if "side" in record]

@@ -1,6 +1,7 @@
 """The JSON file of `make gpu`: it names every stage from the start, and is whole at any moment."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 from bench.json_file import load, save
@@ -29,8 +30,10 @@ class Report:
         self.state, self.output = state, output
         run_of = {"sources": digest_of_sources(), "device": machine["device"]}
         new = {"machine": machine, "run of": run_of, "tests": {}, "stages": {}, "results": []}
-        before = load(state) if state.exists() else new
-        self.contents = before if before["run of"] == run_of else new
+        before = load(state) if state.exists() else {}
+        self.contents = before if before.get("run of") == run_of else new
+        if self.contents is new:  # what stages of other sources wrote is not to be taken for theirs
+            shutil.rmtree(state.parent, ignore_errors=True)
 
     @property
     def stages(self) -> dict[str, dict]:

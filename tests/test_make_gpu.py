@@ -38,10 +38,14 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     wait_until_none(str(tmp_path))
 
 
+def begin(folder: Path) -> Report:
+    return Report(folder / "state" / "report.json", folder / "report.json", {"device": "none"})
+
+
 def run(groups: list[Group], folder: Path, seconds: float = 60) -> dict:
-    report = Report(folder / "state.json", folder / "copy" / "report.json", {"device": "none"})
+    report = begin(folder)
     stages.run_groups(groups, time.monotonic() + seconds, os.environ["PATH"], report)
-    assert (folder / "state.json").read_text() == report.output.read_text()
+    assert report.state.read_text() == report.output.read_text()
     return json.loads(report.output.read_text())
 
 
@@ -127,14 +131,16 @@ def test_a_second_call_goes_on(tmp_path: Path, mark: str) -> None:
 
 
 def test_other_sources_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the files that stages left."""
     run([Group(1, [python("build", "")])], tmp_path)
+    assert begin(tmp_path).stages["build"]["outcome"] == "passed"
     monkeypatch.setattr("bench.gpu_report.digest_of_sources", lambda: "other")
-    report = Report(tmp_path / "state.json", tmp_path / "report.json", {"device": "none"})
-    assert report.stages == {}
+    assert begin(tmp_path).stages == {}
+    assert not (tmp_path / "state").exists()
 
 
 def test_measurements_stand_in_one_list(tmp_path: Path) -> None:
-    report = Report(tmp_path / "state.json", tmp_path / "report.json", {"device": "none"})
+    report = begin(tmp_path)
     for us in (3, 4):  # the second time in place of the first
         report.add("headline", {"outcome": "passed", "found": {"results": [{"us": us}], "a": 1}})
     report.add("more", {"outcome": "passed", "found": {"results": [{"us": 5}]}})
@@ -158,7 +164,7 @@ def killed_run(tmp_path: Path) -> list[str]:
         "programs = {'a': '', 'b': 'raise SystemExit(1)', 'c': '', 'hangs': HANG}\n"
         "groups = [Group(1, [Stage(name, [sys.executable, '-c', program])])"
         " for name, program in programs.items()]\n"
-        f"report = Report(Path({str(tmp_path)!r}, 'state'), Path({str(tmp_path)!r}, 'report'),"
+        f"report = Report(Path({str(tmp_path)!r}, 'a', 'b'), Path({str(tmp_path)!r}, 'report'),"
         " {'device': 'none'})\n"
         "run_groups(groups, time.monotonic() + 3600, os.environ['PATH'], report)\n"
     )

@@ -1,4 +1,4 @@
-"""``make gpu`` from an exported tree, with every stage on the CPU: killed once, then to its end."""
+"""``make gpu`` from an exported tree, with every stage on the CPU: interrupted, then to its end."""
 
 import json
 import shutil
@@ -52,8 +52,8 @@ def test_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         while stages().get("headline", {}).get("outcome", "not run") == "not run":
             assert first.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.1)
-    first.kill()
-    assert first.wait() == -signal.SIGKILL
+    first.send_signal(signal.SIGINT)
+    assert first.wait() == -signal.SIGINT
     wait_until_none(str(tmp_path))
     before = stages()
     assert before["build"]["outcome"] == before["load"]["outcome"] == "passed"
