@@ -44,7 +44,8 @@ class Compiled:
 
 def compile_options() -> dict[str, list[str]]:
     cmake = (ROOT / "CMakeLists.txt").read_text()
-    common = re.search(r"set\(loop_options (.*?)\)", cmake)[1].split()
+    release = re.search(r'set\(CMAKE_CXX_FLAGS_RELEASE "(.*?)"\)', cmake)[1].split()
+    common = release + re.search(r"set\(loop_options (.*?)\)", cmake)[1].split()
     return {
         name: [*common, *options.split()]
         for name, options in re.findall(r"add_loops\((\w+)([^)]*)\)", cmake)
