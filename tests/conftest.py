@@ -49,6 +49,13 @@ def device(request: pytest.FixtureRequest) -> Iterator[str]:
         yield device
 
 
+@pytest.fixture
+def fast_mode(request: pytest.FixtureRequest) -> bool:
+    """Of gradcheck: along random directions only in Triton's interpreter, which takes 0.1 ms for an
+    operation. There the bits are those of the CPU, where whole Jacobians are checked."""
+    return request.node.callspec.params["device"] == "triton_interpreter"
+
+
 @pytest.fixture(params=oracle.GATES)
 def gate(request: pytest.FixtureRequest) -> str:
     return request.param

@@ -394,28 +394,30 @@ def case(request: pytest.FixtureRequest, device: str) -> Case:
     return Case(*request.param, device)
 
 
-def test_gradcheck(case: Case) -> None:
+def test_gradcheck(case: Case, fast_mode: bool) -> None:
     assert gradcheck(
         case.ours,
         case.leaves(),
         check_forward_ad=True,
         check_batched_grad=True,
         check_batched_forward_grad=True,
+        fast_mode=fast_mode,
     )
 
 
-def test_gradgradcheck(case: Case) -> None:
+def test_gradgradcheck(case: Case, fast_mode: bool) -> None:
     assert gradgradcheck(
         case.ours,
         case.leaves(),
         check_fwd_over_rev=True,
         check_rev_over_rev=True,
         check_batched_grad=True,
+        fast_mode=fast_mode,
     )
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["two", "packed"])
-def test_gradcheck_of_the_gradients(gate: str, packed: bool, device: str) -> None:
+def test_gradcheck_of_the_gradients(gate: str, packed: bool, device: str, fast_mode: bool) -> None:
     inputs = Case("none", packed, device).inputs
     leaves = [
         t.clone().requires_grad_() for t in (weights(inputs[0].chunk(1 + packed, -1)[0]), *inputs)
@@ -427,6 +429,7 @@ def test_gradcheck_of_the_gradients(gate: str, packed: bool, device: str) -> Non
         check_forward_ad=True,
         check_batched_grad=True,
         check_batched_forward_grad=True,
+        fast_mode=fast_mode,
     )
 
 

@@ -93,30 +93,32 @@ def assert_close(ours, expected) -> None:
 # Numerical checks
 
 
-def test_gradcheck(case):
+def test_gradcheck(case, fast_mode):
     assert gradcheck(
         case.ours,
         case.leaves(),
         check_forward_ad=True,
         check_batched_grad=True,
         check_batched_forward_grad=True,
+        fast_mode=fast_mode,
     )
 
 
-def test_gradgradcheck(case):
+def test_gradgradcheck(case, fast_mode):
     assert gradgradcheck(
         case.ours,
         case.leaves(),
         check_fwd_over_rev=True,
         check_rev_over_rev=True,
         check_batched_grad=True,
+        fast_mode=fast_mode,
     )
 
 
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("gate", list(GATES.values()))
 @pytest.mark.parametrize("op", ["gate_backward", "gate_backward_bias", "gate_double_backward"])
-def test_core_operators(op, gate, biased, device):
+def test_core_operators(op, gate, biased, device, fast_mode):
     if op == "gate_backward_bias" and not biased:
         pytest.skip("takes a bias")
     x = torch.tensor(POINTS, dtype=torch.float64, device=device)
@@ -133,8 +135,9 @@ def test_core_operators(op, gate, biased, device):
         check_forward_ad=True,
         check_batched_grad=True,
         check_batched_forward_grad=True,
+        fast_mode=fast_mode,
     )
-    assert gradgradcheck(call, inputs, check_fwd_over_rev=True)
+    assert gradgradcheck(call, inputs, check_fwd_over_rev=True, fast_mode=fast_mode)
 
 
 def test_gradient_through_the_bias_gradient_alone(device):
