@@ -249,7 +249,7 @@ def test_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "ROOT", tmp_path)
     monkeypatch.setattr(environment, "ARCHIVED", archived)
     assert environment.commit() == "unknown"
-    archived.write_text((ROOT / ".git_archival.txt").read_text())
+    archived.write_text("node: $Format:%H$\n")  # as it is in a checkout
     assert environment.commit() == "unknown"
     archived.write_text(f"node: {'1a' * 20}\n")
     assert environment.commit() == "1a" * 20
