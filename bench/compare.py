@@ -1,6 +1,5 @@
 """``python -m bench.compare A B``: two reports of ``python -m bench`` or ``make gpu``, by row."""
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,8 @@ from statistics import geometric_mean
 import click
 from rich.console import Console
 from rich.table import Table
+
+from bench.json_file import load
 
 NAMES = ("op", "pass", "gate", "dtype", "elements", "side")
 Key = tuple[str, ...]  # the values of these
@@ -22,7 +23,7 @@ class Report:
 
 def read(path: Path) -> Report:
     try:
-        found = json.loads(path.read_text())
+        found = load(path)
         machine = dict(found["machine"])
         versions = dict(machine.pop("versions", {}))
         timed = [row for row in found["results"] if "side" in row]

@@ -11,9 +11,8 @@ from importlib.metadata import distributions
 
 import torch
 
-from bench.gpu_report import ROOT
+from bench.gpu_report import COMMIT, ROOT
 
-COMMIT = "GELU_KERNELS_COMMIT"  # names the commit where there is no repository
 ARCHIVED = ROOT / ".git_archival.txt"  # `git archive` writes the commit into it
 
 

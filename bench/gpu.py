@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from bench.gpu_report import ROOT, Report
+from bench.gpu_report import COMMIT, ROOT, Report
 from bench.plan import PLANTED, Plan
 from bench.stages import PASSED, run_groups
 
@@ -50,7 +50,7 @@ def main(output: Path | None, deadline: float, commit: str | None, rehearse: boo
     # The file is whole at any moment, and whatever runs ends when this process does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if commit:
-        os.environ["GELU_KERNELS_COMMIT"] = commit
+        os.environ[COMMIT] = commit
     device = "cpu" if rehearse else "cuda"
     known = probe(device)
     folder = ROOT / "build" / ("rehearsal" if rehearse else "gpu")

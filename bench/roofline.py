@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.json_file import load
 from bench.machines import LANES, MACHINES, Machine, Prediction
 from bench.options import choice
 
@@ -83,7 +84,7 @@ def measurements(results: Path, device: str) -> dict[Case, float]:
     """By `make gpu`: the largest tensors of each file, and a later file over one before."""
     found = {}
     for file in sorted(results.glob("*.json")):
-        report = json.loads(file.read_text())
+        report = load(file)
         if report.get("machine", {}).get("device") != device:
             continue
         ours = [x for x in report.get("results", []) if x.get("side") in BACKENDS]

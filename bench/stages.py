@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 from bench import guard
@@ -99,7 +99,7 @@ def ends(groups: list[Group], start: float, end: float) -> Iterator[float]:
         yield start + (end - start) * passed / total
 
 
-def missing(groups: list[Group], stages: dict[str, dict]) -> list[Group]:
+def missing(groups: list[Group], stages: dict[str, dict]) -> Iterator[Group]:
     """The groups without the stages that came to an end of their own: a failure that others need
     to be a success may have had a cause outside."""
 
@@ -110,7 +110,7 @@ def missing(groups: list[Group], stages: dict[str, dict]) -> list[Group]:
     for group in groups:
         left = [stage for stage in group.stages if not has_ended(group, stage)]
         if left:
-            yield Group(group.share, left, group.at_once, group.needed)
+            yield replace(group, stages=left)
 
 
 def run_group(group: Group, end: float, path: str, report: Report) -> None:
