@@ -1,0 +1,242 @@
+"""The table of operators: what sharding, the choice of a backend, the benchmark, the tests and the
+docs need to know of each.
+
+A schema, in csrc/ops, has an operator's name, arguments, results and tags. A row here adds what a
+schema cannot say.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+Shape = tuple[int, ...]
+
+
+class Extent(Enum):
+    """How large a tensor is beside y, the result of a forward pass."""
+
+    ELEMENTS = "as y"
+    HALVES = "x and up side by side: the last dimension is twice that of y"
+    COLUMNS = "a number for each element of the last dimension of y"
+    BITS = "a bit for each element of y, eight in a byte"
+    SCALAR = "one number"
+
+    def shape(self, y: Shape) -> Shape:
+        match self:
+            case Extent.ELEMENTS:
+                return y
+            case Extent.HALVES:
+                return (*y[:-1], 2 * y[-1])
+            case Extent.COLUMNS:
+                return y[-1:]
+            case Extent.BITS:
+                return (-(-prod(y) // 8),)
+        return ()
+
+    def bytes(self, y: Shape, itemsize: int) -> float:
+        """Of memory that a pass over y moves for the tensor."""
+        if self is Extent.BITS:
+            return prod(y) / 8
+        return 0 if self is Extent.SCALAR else prod(self.shape(y)) * itemsize
+
+
+# Every other tensor is as large as y, but for the halves that a row names.
+EXTENTS = {
+    "bias": Extent.COLUMNS,
+    "dbias": Extent.COLUMNS,
+    "mask": Extent.BITS,
+    "seed": Extent.SCALAR,
+}
+
+
+@dataclass(frozen=True)
+class Operator:
+    name: str
+    family: str  # the folder of its kernels
+    halves: tuple[str, ...] = ()  # the tensors that hold x and up side by side
+
+    @property
+    def overload(self) -> OpOverload:
+        return getattr(torch.ops.gelu_kernels, self.name).default
+
+    def _extent(self, tensor: str) -> Extent:
+        return Extent.HALVES if tensor in self.halves else EXTENTS.get(tensor, Extent.ELEMENTS)
+
+    @property
+    def inputs(self) -> dict[str, Extent]:
+        """The tensors among the arguments, by name; optional ones as well."""
+        arguments = self.overload._schema.arguments
+        return {a.name: self._extent(a.name) for a in arguments if "Tensor" in str(a.type)}
+
+    @property
+    def outputs(self) -> dict[str, Extent]:
+        return {r.name: self._extent(r.name) for r in self.overload._schema.returns}
+
+
+@dataclass(frozen=True)
+class CoreOperator(Operator):
+    """A pure function with a kernel for each device."""
+
+    linear_in: tuple[str, ...] = ()  # arguments in each of which, the others fixed, it is linear
+    # The largest error of a result in units of its last place, for float32 and float64 and for 16
+    # bits; 0 where nothing is rounded. Of a product or a sum with the bias, see the functions.
+    ulp: float = 4
+    ulp_of_16_bits: float = 0.5
+
+    def bytes_moved(self, y: Shape, itemsize: int, without: tuple[str, ...] = ()) -> float:
+        """Each input read once and each result written once."""
+        tensors = {**self.inputs, **self.outputs}
+        return sum(e.bytes(y, itemsize) for name, e in tensors.items() if name not in without)
+
+
+CORE = (
+    CoreOperator("gate_forward", "gate"),
+    CoreOperator("gate_backward", "gate", linear_in=("dy",)),
+    CoreOperator("gate_backward_bias", "gate", linear_in=("dy",)),
+    CoreOperator("gate_double_backward", "gate", linear_in=("ddx", "dy")),
+    CoreOperator("glu_forward", "glu", linear_in=("up",), ulp=4.5, ulp_of_16_bits=0.6),
+    CoreOperator("glu_backward", "glu", linear_in=("dy",), ulp=5, ulp_of_16_bits=0.6),
+    CoreOperator("glu_halves_forward", "glu", ("x",), ulp=4.5, ulp_of_16_bits=0.6),
+    CoreOperator("glu_halves_backward", "glu", ("x", "dx"), ("dy",), ulp=5, ulp_of_16_bits=0.6),
+    CoreOperator("soi_forward", "soi", ulp=0, ulp_of_16_bits=0),
+    CoreOperator("soi_backward", "soi", linear_in=("dy",), ulp=0, ulp_of_16_bits=0),
+    CoreOperator("soi_backward_bias", "soi", linear_in=("dy",)),
+)
+
+Gate = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class PublicOperator(Operator):
+    """A composition of core operators that users call. One that has two forms has two rows."""
+
+    label: str = ""  # of the form, in tables
+    operands: tuple[str, ...] = ()  # the tensors that this form takes
+    formula: str = ""  # of a gate g and of the operands
+    function: str | None = None  # in gelu_kernels.functional
+    modules: tuple[str, ...] = ()  # in gelu_kernels.nn
+    forward: str = ""  # the core operators of its passes
+    backward: str = ""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether g multiplies x by a random mask, whose mean makes it a gate."""
+        return torch.Tag.nondeterministic_seeded in self.overload.tags
+
+    @property
+    def selector(self) -> str:
+        """The keyword that chooses the gate: ``approximate``, by PyTorch's names, or ``gate``."""
+        names = [a.name for a in self.overload._schema.arguments]
+        return "approximate" if "approximate" in names else "gate"
+
+    def reference(self, gate: Gate, *operands: Tensor) -> Tensor:
+        """The formula in plain PyTorch."""
+        tensors = dict(zip(self.operands, operands, strict=True))
+        if self.halves:
+            tensors["x"], tensors["up"] = tensors["x"].chunk(2, -1)
+        x = tensors["x"] + tensors["bias"] if "bias" in tensors else tensors["x"]
+        return gate(x) * tensors["up"] if "up" in tensors else gate(x)
+
+
+PUBLIC = (
+    PublicOperator(
+        "fused_gelu",
+        "gate",
+        label="gelu",
+        operands=("x",),
+        formula="g(x)",
+        function="gelu",
+        modules=("GELU",),
+        forward="gate_forward",
+        backward="gate_backward",
+    ),
+    PublicOperator(
+        "fused_bias_gelu",
+        "gate",
+        label="bias_gelu",
+        operands=("x", "bias"),
+        formula="g(x + bias)",
+        function="bias_gelu",
+        modules=("BiasGELU", "LinearGELU"),
+        forward="gate_forward",
+        backward="gate_backward_bias",
+    ),
+    PublicOperator(
+        "fused_gate",
+        "gate",
+        label="gate",
+        operands=("x",),
+        formula="g(x)",
+        forward="gate_forward",
+        backward="gate_backward",
+    ),
+    PublicOperator(
+        "fused_gate",
+        "gate",
+        label="bias_gate",
+        operands=("x", "bias"),
+        formula="g(x + bias)",
+        forward="gate_forward",
+        backward="gate_backward_bias",
+    ),
+    PublicOperator(
+        "fused_glu",
+        "glu",
+        label="geglu",
+        operands=("x", "up"),
+        formula="g(x) up",
+        function="geglu",
+        forward="glu_forward",
+        backward="glu_backward",
+    ),
+    PublicOperator(
+        "fused_glu",
+        "glu",
+        ("x",),
+        label="geglu_halves",
+        operands=("x",),
+        formula="g(x) up, the halves of one tensor",
+        function="geglu",
+        modules=("GEGLU",),
+        forward="glu_halves_forward",
+        backward="glu_halves_backward",
+    ),
+    PublicOperator(
+        "soi_map",
+        "soi",
+        label="soi_map",
+        operands=("x",),
+        formula="m x, m ~ Bernoulli(F(x))",
+        function="soi_map",
+        modules=("SOIMap",),
+        forward="soi_forward",
+        backward="soi_backward",
+    ),
+    PublicOperator(
+        "fused_bias_soi_map",
+        "soi",
+        label="bias_soi_map",
+        operands=("x", "bias"),
+        formula="m (x + bias), m ~ Bernoulli(F(x + bias))",
+        function="bias_soi_map",
+        forward="soi_forward",
+        backward="soi_backward_bias",
+    ),
+)
+
+
+def core(name: str) -> CoreOperator:
+    return next(op for op in CORE if op.name == name)
+
+
+def in_schema() -> Iterator[str]:
+    """The names of all operators that the package's libraries define."""
+    prefix = "gelu_kernels::"
+    for name in torch._C._dispatch_get_all_op_names():
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix)
