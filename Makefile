@@ -49,7 +49,7 @@ format: $(READY_TO_TEST)  ## Rewrite the sources in the project's style
 	@$(PYTHON) -m ruff format
 	@$(SCRIPTS)/clang-format -i $(SOURCES)
 
-# OUTPUT names a folder for the JSON and the plots. Where there is no GPU, building kernels for it
+# OUTPUT names a folder for the results. Where there is no GPU, building kernels for it
 # would take longer than the measurement.
 bench: export FORCE_ONLY_CPU = $(if $(shell command -v nvidia-smi),,1)
 bench: build  ## Measure beside eager PyTorch, torch.compile and other packages; writes build/bench/
@@ -58,7 +58,7 @@ bench: build  ## Measure beside eager PyTorch, torch.compile and other packages;
 # Builds in place and installs nothing, so that it runs without a network, by default in a virtual
 # environment that is there or else by python3. OUTPUT names the file; OPTIONS, as in
 # `make gpu OPTIONS="--deadline 300"`, are listed by `python -m bench.gpu --help`.
-gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes bench/results/*.json
+gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes build/gpu.json
 	@$(if $(ENVIRONMENT),$(or $(wildcard $(PYTHON)),python3),$(PYTHON)) -m bench.gpu \
 		$(if $(OUTPUT),--output $(OUTPUT)) $(OPTIONS)
 

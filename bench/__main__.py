@@ -1,6 +1,7 @@
 """Times every operator beside eager PyTorch, torch.compile and other packages.
 
-Writes a table, and a JSON file and plots into a folder.
+Prints tables, and writes a CSV file with a line for each result and a JSON file on the machine into
+a folder.
 """
 
 import math
@@ -13,12 +14,12 @@ import torch
 from rich.console import Console
 from tqdm import tqdm
 
-from bench import environment, peers, plots, report
-from bench.json_file import save
+from bench import environment, peers, report
 from bench.measure import Plan, measure
 from bench.memory import fix_the_source_of_memory
 from bench.operators import GATES, OPERATORS
 from bench.options import choice
+from bench.runs import keep
 from bench.sizes import LADDER, ON_A_CPU, Size, SizeType
 from bench.workloads import DTYPES, PASSES
 from gelu_kernels import backend
@@ -120,14 +121,14 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
     "--deadline",
     type=click.FloatRange(0),
     default=math.inf,
-    help="Seconds after which nothing more is begun; the JSON names what is left out. No plots.",
+    help="Seconds after which nothing more is begun; the JSON names what is left out.",
 )
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("build", "bench"),
     show_default=True,
-    help="Folder for the JSON file and the plots.",
+    help="Folder for the two files.",
 )
 def main(device: str | None, threads: int | None, deadline: float, output: Path, **chosen) -> None:
     end = monotonic() + deadline
@@ -139,23 +140,24 @@ def main(device: str | None, threads: int | None, deadline: float, output: Path,
     torch.manual_seed(0)
     fix_the_source_of_memory()
     plan = plan_of(device, deadline=end, **chosen)
-    found = {"machine": environment.describe(device), "results": (records := [])}
-    stem = output / environment.slug(found["machine"])
-    path = Path(f"{stem}.json")
+    run = {
+        "machine": environment.describe(device),
+        "not timed": (not_timed := []),
+        "results": (results := []),
+    }
     with tqdm(total=len(plan)) as progress:
-        save(found, path)
+        path = keep(run, output)
         for record in measure(plan, progress):
-            records.append(record)
-            save(found, path)  # a run that is cut short leaves what it has
+            (results if "side" in record else not_timed).append(record)
+            keep(run, output)  # a run that is cut short leaves what it has
     if device == "cuda":
-        found["after"] = environment.nvidia_smi("clocks.sm", "clocks.mem", "temperature.gpu")
-        save(found, path)
-    name = found["machine"]["device"]
-    report.show(records, plan.backend, Console(width=None if sys.stdout.isatty() else 200))
-    measured = [record for record in records if "side" in record]
-    drawn = plots.save(measured, device, name, stem) if deadline == math.inf else []
-    print(f"{name}:", path, *drawn, sep="\n  ")
-    if any(record.get("by") == plan.backend for record in records):
+        run["after"] = environment.nvidia_smi("clocks.sm", "clocks.mem", "temperature.gpu")
+        keep(run, output)
+    report.show(
+        results, not_timed, plan.backend, Console(width=None if sys.stdout.isatty() else 200)
+    )
+    print(f"{run['machine']['device']}: {path.with_suffix('')}.csv and .json")
+    if any(record.get("by") == plan.backend for record in not_timed):
         sys.exit("some of our results were wrong, and were not timed")
 
 

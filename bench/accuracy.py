@@ -1,14 +1,24 @@
-"""Errors over x, in units in the last place: ours and PyTorch's, against mpmath."""
+"""``python -m bench.accuracy``: draws docs/accuracy.png, errors of our GELU and F.gelu over x.
+
+They are in units in the last place (ULP), against mpmath.
+"""
+
+import io
 
 import mpmath
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
+from PIL import Image
 from torch import Tensor
 
+from bench.runs import ROOT
 from gelu_kernels import functional
 
 X_MIN, X_MAX, POINTS = -14.0, 6.0, 1201
 DIGITS = 40
+PLOT = ROOT / "docs" / "accuracy.png"
+SIDES = {"F.gelu": (F.gelu, "#e07b1f"), "gelu_kernels": (functional.gelu, "#1f5fa8")}
 
 
 def exact(x: Tensor) -> list[mpmath.mpf]:
@@ -17,7 +27,7 @@ def exact(x: Tensor) -> list[mpmath.mpf]:
 
 
 def ulp_errors(y: Tensor, right: list[mpmath.mpf]) -> list[float]:
-    """Those of a float's neighbours at the exact value; subnormal numbers have the smallest."""
+    """In distances of two floats at the exact value; of all subnormal numbers the smallest one."""
     tiny = torch.finfo(y.dtype).tiny
     eps = torch.finfo(y.dtype).eps
     errors = []
@@ -30,12 +40,36 @@ def ulp_errors(y: Tensor, right: list[mpmath.mpf]) -> list[float]:
     return errors
 
 
-def measure(dtype: torch.dtype, device: str) -> dict[str, list[float]]:
-    # An even step would fall on numbers that are exact in 16 bits.
-    x = torch.linspace(X_MIN, X_MAX, POINTS, dtype=torch.float64).to(dtype).to(device)
-    right = exact(x.double())
-    return {
-        "x": x.tolist(),
-        "gelu_kernels": ulp_errors(functional.gelu(x), right),
-        "F.gelu": ulp_errors(F.gelu(x), right),
-    }
+def plot() -> Figure:
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    for axes, dtype in zip(figure.subplots(ncols=2), (torch.float32, torch.bfloat16), strict=True):
+        # An even step would fall on numbers that are exact in 16 bits.
+        x = torch.linspace(X_MIN, X_MAX, POINTS, dtype=torch.float64).to(dtype)
+        right = exact(x.double())
+        for name, (gelu, color) in SIDES.items():
+            errors = ulp_errors(gelu(x), right)
+            axes.plot(x.tolist(), errors, ".", markersize=3, label=name, color=color)
+        axes.set(
+            title=f"error of GELU(x) in {str(dtype).removeprefix('torch.')}, ULP",
+            xlabel="x",
+            xticks=range(-14, 7, 4),
+            yscale="symlog",
+            ylim=(0, None),
+        )
+        axes.axhline(0.5, color="black", linewidth=0.8)  # of correct rounding
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    return figure
+
+
+def main() -> None:
+    drawn = io.BytesIO()
+    plot().savefig(drawn, dpi=90)
+    Image.open(drawn).convert("RGB").quantize(16).save(
+        PLOT, optimize=True
+    )  # a quarter of the bytes
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.json_file import load
+from bench.runs import load
 
 NAMES = ("op", "pass", "gate", "dtype", "elements", "side")
 Key = tuple[str, ...]  # the values of these
@@ -26,8 +26,10 @@ def read(path: Path) -> Report:
         found = load(path)
         machine = dict(found["machine"])
         versions = dict(machine.pop("versions", {}))
-        timed = [row for row in found["results"] if "side" in row]
-        quartiles = {tuple(str(row[name]) for name in NAMES): row["quartiles"] for row in timed}
+        quartiles = {
+            tuple(str(row[name]) for name in NAMES): [row["low"], row["us"], row["high"]]
+            for row in found["results"]
+        }
         if not all(0 < low <= median <= high for low, median, high in quartiles.values()):
             raise ValueError("quartiles are not in order")
     except (OSError, ValueError, KeyError, TypeError) as error:

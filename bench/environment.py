@@ -11,7 +11,8 @@ from importlib.metadata import distributions
 
 import torch
 
-from bench.gpu_report import COMMIT, ROOT
+from bench.gpu_report import COMMIT
+from bench.runs import ROOT
 
 ARCHIVED = ROOT / ".git_archival.txt"  # `git archive` writes the commit into it
 
@@ -92,13 +93,6 @@ def describe(device: str) -> dict[str, object]:
     return dated(gpu() if device == "cuda" else cpu())
 
 
-def slug(machine: dict[str, object]) -> str:
-    """The name of its files: the device and the date."""
-    threads = f"{machine['threads']} threads" if "threads" in machine else ""
-    name = f"{machine['device']} {threads} {machine['date']}"
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
 def probe(device: str) -> dict[str, object]:
     """What is needed to build for this machine; `device` "cpu" stands for a rehearsal."""
     if device == "cuda" and not torch.cuda.is_available():
@@ -109,7 +103,6 @@ def probe(device: str) -> dict[str, object]:
     machine = dated(gpu() if device == "cuda" else {"device": "rehearsal"})
     return {
         "machine": machine,
-        "slug": slug(machine),
         "architectures": ";".join(f"{major}.{minor}" for major, minor in sorted(found)),
         "toolkit": CUDA_HOME,
     }

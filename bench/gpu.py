@@ -1,7 +1,8 @@
 """Builds for this machine's GPU, compares with the CPU, measures and tests, within a deadline.
 
-It writes one JSON file, which is whole after every stage. A second call goes on where the first
-stopped, if the sources are the same. Nothing is installed, and no network is needed.
+It writes one JSON file, which is whole after every stage, and keeps the measurement in
+bench/results. A second call goes on where the first stopped, if the sources are the same. Nothing
+is installed, and no network is needed.
 """
 
 import json
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import click
 
-from bench.gpu_report import COMMIT, ROOT, Report
+from bench.gpu_report import COMMIT, Report
 from bench.plan import PLANTED, Plan
+from bench.runs import RESULTS, ROOT, keep
 from bench.stages import PASSED, run_groups
 
 SLACK = 3.0  # seconds, to kill what is left and to write the report
@@ -34,7 +36,7 @@ def probe(device: str) -> dict:
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The JSON file.  [default: bench/results/<device>-<date>.json]",
+    help="The JSON file.  [default: build/gpu.json]",
 )
 @click.option(
     "--deadline",
@@ -54,13 +56,13 @@ def main(output: Path | None, deadline: float, commit: str | None, rehearse: boo
     device = "cpu" if rehearse else "cuda"
     known = probe(device)
     folder = ROOT / "build" / ("rehearsal" if rehearse else "gpu")
-    results = folder if rehearse else ROOT / "bench" / "results"
-    output = output or results / f"{known['slug']}.json"
+    output = output or folder.with_suffix(".json")
     report = Report(folder / "report.json", output, known["machine"])
     plan = Plan(folder, device, known["architectures"])
     toolkit = [str(Path(known["toolkit"], "bin"))] if known["toolkit"] else []
     path = os.pathsep.join([os.environ["PATH"], *toolkit])
     run_groups(plan.groups(), end, path, report)
+    keep(report.contents, folder / "results" if rehearse else RESULTS)
 
     planted = {name: outcome for name, (outcome, _) in PLANTED.items()}
     outcomes = {name: stage["outcome"] for name, stage in report.stages.items()}

@@ -4,12 +4,11 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from bench.json_file import load, save
+from bench.runs import RESULTS, ROOT, load, save
 
-ROOT = Path(__file__).resolve().parents[1]
 COMMIT = "GELU_KERNELS_COMMIT"  # in the environment: the commit, where there is no repository
 SOURCES = ("CMakeLists.txt", "bench", "csrc", "gelu_kernels", "setup.py", "tests", "triton_kernels")
-NOT_SOURCES = {".so", ".pyc", ".json", ".png"}
+NOT_SOURCES = {".so", ".pyc"}
 COUNTED = ("passed", "failure", "error", "skipped")
 
 
@@ -18,7 +17,7 @@ def digest_of_sources() -> str:
     files = [file for name in SOURCES for file in [ROOT / name, *(ROOT / name).rglob("*")]]
     found = hashlib.sha256()
     for file in sorted(files):
-        if file.is_file() and file.suffix not in NOT_SOURCES:
+        if file.is_file() and file.suffix not in NOT_SOURCES and file.parent != RESULTS:
             found.update(f"{file.relative_to(ROOT)} {file.stat().st_size}\n".encode())
             found.update(file.read_bytes())
     return found.hexdigest()

@@ -110,21 +110,16 @@ def measure_pass(
     median = {name: found[1] for name, found in quartiles.items()}
     copied = 2 * workload.bytes / median["copy"]
     for name in right:
-        rate = moved / median[name]
         yield {
             "op": workload.op,
             "pass": label,
             "gate": workload.gate,
             "dtype": workload.dtype,
             "elements": workload.elements,
-            "bytes": workload.bytes,
             "side": name,
-            "us": round(median[name], 3),
-            "quartiles": [round(time, 3) for time in quartiles[name]],
+            **{k: round(t, 3) for k, t in zip(("low", "us", "high"), quartiles[name], strict=True)},
             "us in a graph": round(graphs[name], 3) if name in graphs else None,
-            "GB/s": round(rate / 1000, 2),
-            "roof": round(100 * rate / copied, 1),
-            "eager/side": round(median["eager"] / median[name], 3) if "eager" in median else None,
+            "roof": round(100 * moved / median[name] / copied, 1),
             "peak bytes": peak_bytes(calls[name][0], plan.device),
             "saved bytes": saved[name],
         }
@@ -187,7 +182,7 @@ def obstacle(plan: Plan, workload: Workload) -> str | None:
 
 
 def measure(plan: Plan, progress: tqdm) -> Iterator[dict]:
-    """Records; those with the key "skipped" or "wrong" say what was not timed, and why."""
+    """Records; one with the key "skipped" or "wrong" says what was not timed, and why."""
     passes_left = len(plan)
     for gate, dtype, op in product(plan.gates, plan.dtypes, plan.ops):
         sides = sides_of(op, gate, plan.backend, plan.peers, plan.inductor)

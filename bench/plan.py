@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from bench import junit
-from bench.gpu_report import ROOT
-from bench.json_file import load
+from bench.runs import ROOT, Run, load, load_all
 from bench.stages import FAILED, NOT_FOUND, OUT_OF_TIME, SECONDS, Group, Stage
 
 # Where many processes run at once.
@@ -44,9 +43,10 @@ def test_files() -> list[Path]:
     return [file for file in files if re.search(r"\b(device|gpu)\b", file.read_text())]
 
 
-def load_newest(folder: Path) -> object:
-    """The name has the date in it, and a second call may be of the next day."""
-    return load(max(folder.glob("*.json"), key=lambda file: file.stat().st_mtime))
+def load_run(folder: Path) -> Run:
+    """Of a benchmark that had the folder to itself."""
+    (run,) = load_all(folder)
+    return run
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Plan:
             *(*arguments, *(few if self.rehearsal else ()), "--output", str(output)),
         ]
         chosen = {} if self.rehearsal else {"GELU_KERNELS_BACKEND": backend}
-        return Stage(name, command, chosen, found=partial(load_newest, output))
+        return Stage(name, command, chosen, found=partial(load_run, output))
 
     def pytest(self, name: str, files: list[Path], *selection: str) -> Stage:
         file = self.file(name, ".xml")

@@ -1,5 +1,5 @@
-"""What was measured, as a file and as tables: one for an operator and a pass, with a line for each
-gate, dtype and size."""
+"""A measurement as tables: one for an operator and a pass, with a line for each gate, dtype and
+size."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -9,7 +9,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from bench.operators import OPERATORS
-from bench.workloads import PASSES
+from bench.workloads import PASSES, Workload
 
 Records = dict[str, dict]  # of the sides of a cell
 
@@ -29,9 +29,8 @@ def cells(records: Iterable[dict]) -> list[Records]:
 
 def us(record: dict) -> str:
     """The median, and half of what lies between the quartiles."""
-    low, median, high = record["quartiles"]
-    digits = 2 if median < 100 else 0
-    return f"{median:.{digits}f} ± {(high - low) / 2:.{digits}f}"
+    digits = 2 if record["us"] < 100 else 0
+    return f"{record['us']:.{digits}f} ± {(record['high'] - record['low']) / 2:.{digits}f}"
 
 
 def title(cell: Records) -> tuple[str, str]:
@@ -61,15 +60,15 @@ def table(op: str, label: str, group: list[Records], backend: str, others: list[
             " : ".join(decimal(cell[name][what]) for name in (backend, "eager") if name in cell)
             for what in ("peak bytes", "saved bytes")
         ]
-        numbers = [us(ours), f"{ours['GB/s']:.1f}", f"{ours['roof']:.0f}"]
         where = [ours["gate"], ours["dtype"], str(ours["elements"])]
+        moved = Workload(op, *where[:2], ours["elements"]).bytes_moved(label)
+        numbers = [us(ours), f"{moved / ours['us'] / 1000:.1f}", f"{ours['roof']:.0f}"]
         found.add_row(*where, *numbers, *compared, *memory)
     return found
 
 
-def show(records: list[dict], backend: str, console: Console) -> None:
-    measured = [record for record in records if "side" in record]
-    for (op, label), group in groupby(cells(measured), key=title):
+def show(records: list[dict], not_timed: list[dict], backend: str, console: Console) -> None:
+    for (op, label), group in groupby(cells(records), key=title):
         group = list(group)
         others = list(dict.fromkeys(side for cell in group for side in cell if side != backend))
         console.print(table(op, label, group, backend, others))
@@ -77,8 +76,8 @@ def show(records: list[dict], backend: str, console: Console) -> None:
         f"Medians ± half the range of the quartiles. % of copy: {backend}'s rate beside that of a"
         f" copy of as many elements into memory that is there. Memory: {backend} : eager.\n"
     )
-    for record in records:
+    for record in not_timed:
         if "skipped" in record:
             console.print(f"skipped: {record['skipped']}: {record['because']}")
-        if "wrong" in record:
+        else:
             console.print(f"wrong: {record['by']}, {record['wrong']}: {record['because']}")

@@ -14,12 +14,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.json_file import load
 from bench.machines import LANES, MACHINES, Machine, Prediction
 from bench.options import choice
+from bench.runs import RESULTS, ROOT, load_all
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "bench" / "results"
 sys.path.append(str(ROOT / "tests"))
 
 import sass  # noqa: E402
@@ -27,7 +25,7 @@ from cases import BACKENDS, BYTES, CASES, GATED, GATES, INPUTS, Case  # noqa: E4
 from vector_kernels import busiest, vector_kernels  # noqa: E402
 
 # What was measured: a gate, a dtype, and a pass by its operator and whether that has a bias.
-MEASURED_GATES = {"none": "Normal", "tanh": "NormalTanh", "sigmoid": "Logistic1702"}
+MEASURED_GATES = {"normal": "Normal", "normal_tanh": "NormalTanh", "logistic_1702": "Logistic1702"}
 MEASURED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 MEASURED = {
     ("gelu", "forward"): ("forward", False),
@@ -81,14 +79,13 @@ def compiled(architecture: str, cases: list[Case]) -> Needs:
 
 
 def measurements(results: Path, device: str) -> dict[Case, float]:
-    """By `make gpu`: the largest tensors of each file, and a later file over one before."""
+    """By the run that is kept of this device: of the largest tensors."""
     found = {}
-    for file in sorted(results.glob("*.json")):
-        report = load(file)
-        if report.get("machine", {}).get("device") != device:
+    for run in load_all(results):
+        if run["machine"]["device"] != device:
             continue
-        ours = [x for x in report.get("results", []) if x.get("side") in BACKENDS]
-        for x in sorted(ours, key=lambda x: x["bytes"]):
+        ours = [x for x in run["results"] if x["side"] in BACKENDS]
+        for x in sorted(ours, key=lambda x: x["elements"]):
             if (x["op"], x["pass"]) in MEASURED:
                 op, biased = MEASURED[x["op"], x["pass"]]
                 gate = MEASURED_GATES.get(x["gate"]) if op in GATED else ""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 from bench import guard
-from bench.gpu_report import ROOT, Report
+from bench.gpu_report import Report
+from bench.runs import ROOT
 
 # Characters of an output that are kept, of a stage that failed and of one that passed.
 TAIL, END = 4000, 300

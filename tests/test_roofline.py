@@ -104,7 +104,7 @@ def test_needs_tools(monkeypatch) -> None:
 
 
 def record(op: str = "gelu", side: str = "cuda", roof: float = 90.0, **changed) -> dict:
-    x = {"op": op, "pass": "forward", "gate": "none", "dtype": "bf16", "bytes": 2**28}
+    x = {"op": op, "pass": "forward", "gate": "normal", "dtype": "bf16", "elements": 2**27}
     return x | {"side": side, "roof": roof} | changed
 
 
@@ -117,10 +117,12 @@ def test_measurements(tmp_path: Path) -> None:
     write(tmp_path, "1", H100.device, record(roof=1), record("soi_map", roof=70))
     write(
         *(tmp_path, "2", H100.device),
-        *(record(roof=97.3), record(roof=2, bytes=2**20), record(side="torch", roof=3)),
-        record("bias_gelu", roof=96.0, gate="tanh", dtype="bfloat16", **{"pass": "backward"}),
+        *(record(roof=97.3), record(roof=2, elements=2**19), record(side="torch", roof=3)),
+        record(
+            "bias_gelu", roof=96.0, gate="normal_tanh", dtype="bfloat16", **{"pass": "backward"}
+        ),
         record("soi_map", side="triton", roof=80, **{"pass": "backward"}),
-        *(record("something else"), record(**{"pass": "both"}), {"skipped": "gelu"}),
+        *(record("something else"), record(**{"pass": "both"})),
     )
     write(tmp_path, "3", "NVIDIA H100 PCIe", record(roof=4))
     write(
@@ -128,9 +130,6 @@ def test_measurements(tmp_path: Path) -> None:
         *(record("geglu", roof=91, dtype="float32"), record("gelu_and_mul", roof=5)),
         record("bias_soi_map", roof=65, **{"pass": "backward"}),
     )
-    (tmp_path / "5.json").write_text("{}")
-    # Of make gpu, which was killed before it measured.
-    (tmp_path / "6.json").write_text(json.dumps({"machine": {"device": H100.device}}))
     assert roofline.measurements(tmp_path, H100.device) == {
         EXACT: 97.3,
         Case("column_sums", "NormalTanh", "bf16", True, "cuda"): 96.0,

@@ -1,0 +1,157 @@
+"""``python -m bench.tables [REPORT...]``: writes what is measured into the docs.
+
+A report of ``python -m bench`` or ``make gpu`` is first kept in bench/results, in place of the last
+of the same machine. The tables stand in README.md and docs/ between two comments:
+
+    <!-- table: NAME -->
+    <!-- end of table -->
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from bench import runs
+from bench.measure import OVERHEAD
+
+OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is that of a CPU
+MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+# By row: what one writes in PyTorch.
+HEADLINE = {
+    ("gelu", "forward", "normal", "float32"): "F.gelu(x)",
+    ("gelu", "backward", "normal", "bfloat16"): "F.gelu(x)",
+    ("gelu", "forward", "normal_tanh", "bfloat16"): 'F.gelu(x, approximate="tanh")',
+    ("gelu", "forward", "logistic_1702", "float32"): "x * torch.sigmoid(1.702 * x)",
+    ("bias_gelu", "forward", "normal", "float32"): "F.gelu(x + bias)",
+    ("soi_map", "forward", "normal", "float32"): "x * torch.bernoulli(torch.special.ndtr(x))",
+}
+Row = tuple[str, ...]  # op, pass, gate, dtype
+
+
+def row_of(record: dict) -> Row:
+    return record["op"], record["pass"], record["gate"], record["dtype"]
+
+
+def ratios(run: runs.Run, ours: str, theirs: str) -> dict[Row, dict[int, float]]:
+    """How many times as long theirs takes, by row and elements."""
+    found: dict[tuple[Row, int], dict[str, float]] = {}
+    for record in run["results"]:
+        found.setdefault((row_of(record), record["elements"]), {})[record["side"]] = record["us"]
+    result: dict[Row, dict[int, float]] = {}
+    for (row, elements), us in found.items():
+        if elements > OVERHEAD and {ours, theirs} <= us.keys():
+            result.setdefault(row, {})[elements] = us[theirs] / us[ours]
+    return result
+
+
+def two_digits(x: float) -> str:
+    return f"{x:.1f}" if x < 9.95 else f"{x:.0f}"
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """In Markdown, with columns as wide as their cells."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    cells = ([c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def unique(values: Iterable) -> list:
+    return list(dict.fromkeys(values))
+
+
+def power_of_2(elements: int) -> str:
+    exponent = elements.bit_length() - 1
+    return f"2^{exponent}" if elements == 2**exponent else str(elements)
+
+
+def machine(run: runs.Run) -> str:
+    found = run["machine"]
+    threads = f", threads: {found['threads']}" if "threads" in found else ""
+    return f"{found['device']}{threads}, torch {found['versions']['torch']}, {found['date']}"
+
+
+def speed_of(run: runs.Run, ours: str) -> str:
+    found = ratios(run, ours, "eager")
+    columns = unique((dtype, label) for _, label, _, dtype in found)
+    sizes = {
+        dtype: set().union(*(found[row] for row in found if row[3] == dtype))
+        for dtype, _ in columns
+    }
+
+    def cell(op: str, label: str, gate: str, dtype: str) -> str:
+        values = found.get((op, label, gate, dtype), {})
+        return " / ".join(
+            two_digits(values[n]) if n in values else "-" for n in sorted(sizes[dtype])
+        )
+
+    header = ("operator", "gate", *(f"{dtype} {label}" for dtype, label in columns))
+    rows = [
+        (f"`{op}`", f"`{gate}`", *(cell(op, label, gate, dtype) for dtype, label in columns))
+        for op, gate in unique((op, gate) for op, _, gate, _ in found)
+    ]
+    texts = {dtype: " / ".join(map(power_of_2, sorted(n))) for dtype, n in sizes.items()}
+    dtypes = {text: ", ".join(d for d in texts if texts[d] == text) for text in texts.values()}
+    elements = "; ".join(f"elements of {names}: {text}" for text, names in dtypes.items())
+    return f"{machine(run)}, {ours}; {elements}.\n\n{table(header, rows)}"
+
+
+def compiled(run: runs.Run, ours: str) -> Iterator[str]:
+    found = [x for cell in ratios(run, ours, "compile").values() for x in cell.values()]
+    if found:
+        low, high = map(two_digits, (min(found), max(found)))
+        yield f"There `torch.compile` of the same formulas takes {low} to {high} times as long.\n"
+
+
+def speed() -> str:
+    """Of every run, and of every backend in it."""
+    parts = []
+    for run in runs.load_all():
+        sides = {record["side"] for record in run["results"]}
+        for ours in (side for side in OURS if side in sides):
+            parts += [speed_of(run, ours), *compiled(run, ours)]
+    return "\n".join(parts)
+
+
+def headline() -> str:
+    """Of the processor on one thread, for the largest tensors."""
+    (run,) = (run for run in runs.load_all() if run["machine"].get("threads") == 1)
+    found = ratios(run, OURS[0], "eager")
+    rows = []
+    for row, eager in HEADLINE.items():
+        op, label, gate, dtype = row
+        elements = max(found[row])
+        names = (f"`{op}`", f"`{gate}`", f"{dtype} {label}", f"`{eager}`")
+        rows.append((*names, two_digits(found[row][elements])))
+    header = ("operator", "gate", "pass", "compared with", "times as fast")
+    return f"{machine(run)}; {power_of_2(elements)} elements.\n\n{table(header, rows)}"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "headline": headline,
+    "speed": speed,
+}
+
+
+def pages() -> list[Path]:
+    return [runs.ROOT / "README.md", *sorted((runs.ROOT / "docs").glob("*.md"))]
+
+
+def with_tables(text: str) -> str:
+    return MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", text)
+
+
+@click.command(help=__doc__)
+@click.argument("reports", nargs=-1, type=click.Path(exists=True, path_type=Path))
+def main(reports: tuple[Path, ...]) -> None:
+    for report in reports:
+        print(f"{report} -> {runs.keep(runs.load(report))}")
+    for page in pages():
+        page.write_text(with_tables(page.read_text()))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench.tables")

@@ -1,0 +1,92 @@
+"""The tables of the docs: as ``python -m bench.tables`` writes them, and what they are made of."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench import runs, tables
+
+MACHINE = {"device": "A (fast) CPU @ 3 GHz", "threads": 2, "versions": {"torch": "2.13.0"}}
+MACHINE |= {"date": "2026-11-22"}
+KEPT = "a-fast-cpu-3-ghz-2-threads"
+
+
+def record(side: str, us: float, elements: int = 2**20, **changed) -> dict:
+    names = {"op": "gelu", "pass": "forward", "gate": "normal", "dtype": "float32"}
+    times = {"us": us, "low": us - 0.5, "high": us + 0.25, "us in a graph": None, "roof": 90.0}
+    others = {"elements": elements, "side": side, "peak bytes": 4, "saved bytes": 0}
+    return names | times | others | changed
+
+
+@pytest.mark.parametrize("page", tables.pages(), ids=lambda page: page.name)
+def test_tables_are_up_to_date(page: Path) -> None:
+    text = page.read_text()
+    assert tables.with_tables(text) == text, "python -m bench.tables writes them anew"
+
+
+def test_every_table_stands_in_a_page() -> None:
+    shown = [
+        name for page in tables.pages() for _, name, _ in tables.MARKED.findall(page.read_text())
+    ]
+    assert sorted(shown) == sorted(tables.TABLES)
+
+
+def test_a_run_is_kept(tmp_path: Path) -> None:
+    run = {"machine": MACHINE, "results": [record("eager", 3), record("cuda", 2, op="geglu")]}
+    runs.keep({**run, "results": [record("eager", 1)]}, tmp_path)
+    path = runs.keep({**run, "stages": {"build": {}}}, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {f"{KEPT}.csv", f"{KEPT}.json"}
+    assert runs.load(path) == run
+    assert runs.load_all(tmp_path) == [run]
+
+
+def test_a_report_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of `make gpu`, whose records say more."""
+    report = {"machine": MACHINE, "results": [record("cuda", 2, stage="headline")]}
+    runs.save(report, tmp_path / "x.json")
+    assert runs.load(tmp_path / "x.json") == report
+    monkeypatch.setattr(runs.keep, "__defaults__", (tmp_path / "kept",))
+    monkeypatch.setattr(tables, "pages", lambda: [])
+    result = CliRunner().invoke(tables.main, [str(tmp_path / "x.json")])
+    assert result.exit_code == 0, result.output
+    assert runs.load_all(tmp_path / "kept") == [{**report, "results": [record("cuda", 2)]}]
+
+
+def test_speed() -> None:
+    """By hand: 4 / 2, 30 / 2; small tensors are left out; a size that is missing is a dash."""
+    run = {
+        "machine": MACHINE,
+        "results": [
+            *(record("cuda", 2), record("eager", 4), record("compile", 7)),
+            *(record("cuda", 1, elements=16), record("eager", 9, elements=16)),
+            *(record("cuda", 2, dtype="bfloat16", elements=n) for n in (2**21, 3000)),
+            *(record("eager", 30, dtype="bfloat16", elements=n) for n in (2**21, 3000)),
+            *(
+                record(side, 2, op="geglu", elements=2**21, dtype="bfloat16")
+                for side in ("cuda", "eager")
+            ),
+        ],
+    }
+    assert tables.speed_of(run, "cuda").splitlines()[0] == (
+        "A (fast) CPU @ 3 GHz, threads: 2, torch 2.13.0, 2026-11-22, cuda;"
+        " elements of float32: 2^20; elements of bfloat16: 3000 / 2^21."
+    )
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in tables.speed_of(run, "cuda").splitlines()[2:]
+    ]
+    assert rows[0] == ["operator", "gate", "float32 forward", "bfloat16 forward"]
+    assert rows[2:] == [
+        ["`gelu`", "`normal`", "2.0", "15 / 15"],
+        ["`geglu`", "`normal`", "-", "- / 1.0"],
+    ]
+    assert list(tables.compiled(run, "cuda")) == [
+        "There `torch.compile` of the same formulas takes 3.5 to 3.5 times as long.\n"
+    ]
+    assert not list(tables.compiled(run, "triton"))
+
+
+@pytest.mark.parametrize(("x", "text"), [(1.04, "1.0"), (9.94, "9.9"), (9.96, "10"), (94.7, "95")])
+def test_two_digits(x: float, text: str) -> None:
+    assert tables.two_digits(x) == text
