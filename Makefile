@@ -17,17 +17,19 @@ TRITON := triton==3.9.0
 TIMM := timm==1.0.31
 
 PIP := $(PYTHON) -m pip --disable-pip-version-check
-SOURCES := $(shell find csrc tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+SOURCES := $(shell find csrc machine_code tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
 # Where this interpreter's tools are.
 SCRIPTS = $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('scripts'))")
+
+PYTEST = $(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --benchmark-disable
 
 # Stamps for each interpreter.
 READY := build/ready-$(subst /,-,$(PYTHON))
 READY_TO_TEST := $(READY)-to-test
 
 help:  ## Show the targets
-	@sed -n 's/^\([a-z]*\): .*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: $(READY)  ## Build the extension into the tree and install it as editable
 	@echo building gelu_kernels
@@ -36,8 +38,11 @@ build: $(READY)  ## Build the extension into the tree and install it as editable
 demo: build  ## Train a small network on handwritten digits, with torch's GELU and with ours
 	@$(PYTHON) examples/digits.py
 
-test: build $(READY_TO_TEST)  ## Run the tests
-	@$(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --benchmark-disable
+test: build $(READY_TO_TEST)  ## Run the tests but for the slow ones
+	@$(PYTEST) -m "not slow"
+
+test-all: build $(READY_TO_TEST)  ## Run all tests
+	@$(PYTEST)
 
 lint: $(READY_TO_TEST)  ## Check style
 	@$(PYTHON) -m ruff check
@@ -81,4 +86,4 @@ $(READY_TO_TEST): requirements-test.txt $(READY)
 .venv/pyvenv.cfg:
 	@python3 -m venv .venv
 
-.PHONY: help build demo test lint format bench gpu clean
+.PHONY: help build demo test test-all lint format bench gpu clean

@@ -16,13 +16,11 @@ from rich.table import Table
 
 from bench.machines import LANES, MACHINES, Machine, Prediction
 from bench.options import choice
-from bench.runs import RESULTS, ROOT, load_all
-
-sys.path.append(str(ROOT / "tests"))
-
-import sass  # noqa: E402
-from cases import BACKENDS, BYTES, CASES, GATED, GATES, INPUTS, Case  # noqa: E402
-from vector_kernels import busiest, vector_kernels  # noqa: E402
+from bench.runs import RESULTS, load_all
+from machine_code import budgets
+from machine_code.backends import BACKENDS
+from machine_code.cases import BYTES, CASES, GATED, GATES, INPUTS, Case
+from machine_code.vector_kernels import busiest, vector_kernels
 
 # What was measured: a gate, a dtype, and a pass by its operator and whether that has a bias.
 MEASURED_GATES = {"normal": "Normal", "normal_tanh": "NormalTanh", "logistic_1702": "Logistic1702"}
@@ -61,18 +59,16 @@ class Row:
         }
 
 
-def budgets(architecture: str) -> Needs:
-    return {case: (slots[architecture], {}) for case, slots in sass.read_budgets().items()}
+def allowed(architecture: str) -> Needs:
+    return {case: (slots[architecture], {}) for case, slots in budgets.read().items()}
 
 
 def compiled(architecture: str, cases: list[Case]) -> Needs:
     needs = {}
     for backend in {case.backend for case in cases}:
-        if missing := sass.missing_tools(backend):
+        if missing := BACKENDS[backend].missing_tools():
             raise click.ClickException(f"{backend} needs {', '.join(missing)}; see --budgets")
-        stems = {case.op.replace("soi_column_sums", "column_sums") for case in cases}
-        sources = [source for source in sass.SOURCES if source.stem in stems]
-        kernels = sass.compile_backend(backend, [architecture], sources)[architecture]
+        kernels = BACKENDS[backend].kernels(architecture)
         found = busiest(vector_kernels(kernels))
         needs |= {case: (x.slots, x.instructions) for case, x in found.items()}
     return needs
@@ -154,7 +150,7 @@ def main(machines, ops, gates, dtypes, backends, biased, bounds, results, output
         raise click.UsageError("no kernel is all of that")
     chosen = [MACHINES[name] for name in machines]
     architectures = {machine.architecture for machine in chosen}
-    needs = {x: budgets(x) if bounds else compiled(x, cases) for x in architectures}
+    needs = {x: allowed(x) if bounds else compiled(x, cases) for x in architectures}
     console = Console(width=None if sys.stdout.isatty() else 170)  # whole lines for a file
     console.print(assumptions(chosen))
     rows = []

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 import pytest
-import sass
-from cases import Case
 from click.testing import CliRunner, Result
 
 from bench import roofline
 from bench.machines import MACHINES, pipe
+from machine_code import cuda_code
+from machine_code.backends import ARCHITECTURES
+from machine_code.cases import Case
 
 A100, H100, H200, B200 = MACHINES.values()
 EXACT = Case("forward", "Normal", "bf16", False, "cuda")
@@ -74,7 +75,7 @@ def test_a_copy_on_an_h200() -> None:
 
 def test_machines() -> None:
     """Those that code is compiled for; no copy is faster than the memory."""
-    assert {machine.architecture for machine in MACHINES.values()} == set(sass.ARCHITECTURES)
+    assert {machine.architecture for machine in MACHINES.values()} == set(ARCHITECTURES)
     assert all(machine.copied < machine.bandwidth for machine in MACHINES.values())
 
 
@@ -83,22 +84,23 @@ def test_machines() -> None:
 def test_exact_gate_reaches_the_roof_of_an_h100(op: str, biased: bool) -> None:
     """As the slots may not exceed their budgets, neither can the kernels."""
     case = EXACT._replace(op=op, biased=biased)
-    slots, _ = roofline.budgets("sm_90")[case]
+    slots, _ = roofline.allowed("sm_90")[case]
     assert H100.predict(case.moved, slots).percent >= 95
 
 
+@pytest.mark.xdist_group("machine code")
 def test_compiled() -> None:
     """As its budget says, but for the room in that; every instruction is counted once."""
-    if missing := sass.missing_tools("cuda"):
+    if missing := cuda_code.missing_tools():
         pytest.skip(f"needs {', '.join(missing)}")
     case = Case("soi_backward", "", "fp32", False, "cuda")
     slots, instructions = roofline.compiled("sm_90", [case])[case]
     assert sum(instructions.values()) == pytest.approx(slots)
-    assert slots <= roofline.budgets("sm_90")[case][0] <= slots + 1
+    assert slots <= roofline.allowed("sm_90")[case][0] <= slots + 1
 
 
 def test_needs_tools(monkeypatch) -> None:
-    monkeypatch.setattr(sass, "missing_tools", lambda backend: ["nvcc"])
+    monkeypatch.setattr(cuda_code, "missing_tools", lambda: ["nvcc"])
     with pytest.raises(click.ClickException, match="cuda needs nvcc"):
         roofline.compiled("sm_90", [EXACT])
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from cases import BYTES, CASES, GATES, OUTPUTS, VECTOR_BYTES, Case
-from control_flow import Code, ControlFlow, is_wide, narrow_accesses
-from cubin import Kernel
+from machine_code.cases import BYTES, CASES, GATES, OUTPUTS, VECTOR_BYTES, Case
+from machine_code.control_flow import Code, ControlFlow, is_wide, narrow_accesses
+from machine_code.sass import Kernel
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from operator import add
 
-from cubin import Instruction
+from machine_code.sass import Instruction
 
 Code = list[Instruction]
 Score = tuple[int, ...]

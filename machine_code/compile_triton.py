@@ -1,4 +1,4 @@
-"""`python tests/compile_triton.py ARCHITECTURE` prints what Triton makes of its kernels, in JSON.
+"""``python -m machine_code.compile_triton ARCHITECTURE`` prints in JSON what Triton makes.
 
 It is a program of its own because Triton does not compile in a process in which it interprets, as
 it may in that of the tests.
@@ -6,17 +6,12 @@ it may in that of the tests.
 
 import json
 import os
-import re
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import elf
-from cases import BYTES, CASES, INPUTS, Case
-from cubin import pair_sums, run
-from triton import knobs
 from triton.backends.compiler import GPUTarget
 
 from gelu_kernels.triton_kernels import glu_operators, launch, operators, soi_operators
@@ -26,6 +21,8 @@ from gelu_kernels.triton_kernels.configurations import (
     map_tiles,
     soi_tiles,
 )
+from machine_code import elf, sass
+from machine_code.cases import BYTES, CASES, INPUTS, Case
 
 GATES = {"Normal": "normal", "NormalTanh": "normal_tanh", "Logistic1702": "logistic_1702"}
 ORDERS = {
@@ -107,15 +104,14 @@ def compile_for(architecture: str, kernel: launch.Specialization) -> dict:
     compiled = asm["cubin"]
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         Path(file.name).write_bytes(compiled)
-        usage = run([knobs.nvidia.cuobjdump.path, "-res-usage", file.name]).stdout
-    registers, stack = map(int, re.search(r"REG:(\d+) STACK:(\d+)", usage).groups())
+        ((registers, stack),) = sass.resources(Path(file.name)).values()
     code, subroutines = elf.code(compiled)
     return {
         "code": code.hex(),
         "subroutines": subroutines,
         "registers": registers,
         "stack": stack,
-        "pair_sums": pair_sums(asm["ptx"]),
+        "pair_sums": sum(sass.pair_sums(asm["ptx"]).values()),
     }
 
 

@@ -3,7 +3,8 @@
 from itertools import product
 from typing import NamedTuple
 
-BACKENDS = ["cuda", "triton"]
+from machine_code.backends import BACKENDS
+
 GATES = ["Normal", "NormalTanh", "Logistic1702"]
 BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2}
 GATED = {
@@ -33,6 +34,11 @@ class Case(NamedTuple):
         return " ".join(
             [self.op, *[self.gate] * bool(self.gate), self.dtype, *["biased"] * self.biased]
         )
+
+    @property
+    def columns(self) -> list[str]:
+        """Of a table."""
+        return [self.op, self.gate, self.dtype, "biased" if self.biased else "", self.backend]
 
     @property
     def moved(self) -> float:
