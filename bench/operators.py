@@ -99,8 +99,8 @@ OPERATORS = {
     "gelu_and_mul": Operator(
         ("halves",),
         gelu_and_mul,
-        functional.gelu_and_mul,
-        lambda gate, *tensors: partial(ops.glu_packed_backward.default, *tensors, gate),
+        functional.geglu,
+        lambda gate, *tensors: partial(ops.glu_halves_backward.default, *tensors, gate),
         eager_gelu_and_mul_backward,
     ),
     "soi_map": Operator(("x",), lambda gate: gate, functional.soi_map, random=True),

@@ -40,7 +40,8 @@ def side(forward: Function, backward: Backward | None, gate: str) -> Side:
 @cache  # one side for an operator and gate, whose check is not repeated
 def ours(op: str, gate: str) -> Side:
     operator = OPERATORS[op]
-    forward = partial(operator.ours, approximate=gate)
+    chosen = {"gate": IDENTIFIERS[gate]} if operator.random else {"approximate": gate}
+    forward = partial(operator.ours, **chosen)
     return side(forward, operator.our_backward, IDENTIFIERS[gate])
 
 

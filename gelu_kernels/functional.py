@@ -11,8 +11,20 @@ from torch.overrides import has_torch_function_unary, has_torch_function_variadi
 
 from gelu_kernels import _C
 
+_GATES = {approximate: name for name, approximate in _C.gates() if approximate}
 
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+
+def _gate_for(op: str, approximate: str) -> str:
+    """The name of the gate that ``approximate`` selects."""
+    if approximate not in _GATES:
+        names = " ".join(map(repr, _GATES))
+        raise ValueError(
+            f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
+        )
+    return _GATES[approximate]
+
+
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     r"""Gaussian error linear unit, :math:`x \, \Phi(x)`, in place of ``torch.nn.functional.gelu``.
 
     Args:
@@ -26,7 +38,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: ``approximate`` is none of the three.
+        ValueError: there is no such ``approximate``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the last
     place, in the tail as well. gelu(-inf) is -0, gelu(inf) is inf.
@@ -41,7 +53,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return _C.gelu(input, approximate)
 
 
-def bias_gelu(input: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:
+def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tensor:
     r"""``gelu(input + bias)`` in one pass; in backward, both gradients in one pass.
 
     Args:
@@ -72,87 +84,65 @@ def bias_gelu(input: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:
     return _C.bias_gelu(input, bias, approximate)
 
 
-def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
-    r"""The gated linear unit of a GELU, ``gelu(gate) * up``, in one pass; in backward, both
+def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none") -> Tensor:
+    r"""The gated linear unit of a GELU, ``gelu(input) * up``, in one pass; in backward, both
     gradients in one pass.
 
+    Without ``up``, ``geglu(*input.chunk(2, -1))``: the gate takes the first half of the last
+    dimension, as a ``gate_up_proj`` and vLLM's ``GeluAndMul`` order them, and backward writes both
+    halves of one gradient. ``torch.nn.functional.glu`` and the GEGLU of diffusers order them the
+    other way.
+
     Args:
-        gate: a tensor of any shape and strides, float64, float32, float16 or bfloat16. Halves, as
-            ``chunk(2, -1)`` makes them, are read without a copy.
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16; without
+            ``up`` its last dimension is even. Halves, as ``chunk(2, -1)`` makes them, are read
+            without a copy.
         up: a tensor of the same shape, dtype and device. Under autocast it is cast to the dtype of
-            ``gate``; nothing is broadcast.
+            ``input``; nothing is broadcast.
         approximate: as for :func:`gelu`.
 
     Returns:
-        A tensor of the shape, dtype and (where ``gate`` is dense) strides of ``gate``.
+        A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``; without
+        ``up``, a contiguous one whose last dimension is half as long.
 
     Raises:
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``approximate`` is not as above.
 
-    Accuracy: the value and the derivative of the gate are those of :func:`gelu` before they are
+    Accuracy: the gate has the value and the derivative of :func:`gelu` before they are
     rounded, and the products are taken in float32 (float64 for float64): a 16-bit result is
     rounded once. float16 and bfloat16 are within 0.6 units in the last place, and float32
-    and float64 have a relative error below 4.5 eps (5 eps for the gradient of ``gate``), where
-    ``gelu(gate)``, or its derivative, is a normal number. Elsewhere they are no worse than with
-    ``gelu(gate)`` rounded in between.
+    and float64 have a relative error below 4.5 eps (5 eps for the gradient of ``input``), where
+    ``gelu(input)``, or its derivative, is a normal number. Elsewhere they are no worse than with
+    ``gelu(input)`` rounded in between.
 
     Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
 
-    >>> geglu(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([2.0, 2.0, 2.0]))
+    >>> x, up = torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([2.0, 2.0, 2.0])
+    >>> geglu(x, up)
+    tensor([-0.3173,  0.0000,  1.6827])
+    >>> geglu(torch.cat([x, up]))
     tensor([-0.3173,  0.0000,  1.6827])
     """
-    if is_dynamo_compiling() or has_torch_function_variadic(gate, up):
-        return torch.ops.gelu_kernels.fused_geglu(gate, up, approximate=approximate)
-    return _C.geglu(gate, up, approximate)
-
-
-def gelu_and_mul(input: Tensor, approximate: str = "none") -> Tensor:
-    r"""``geglu(*input.chunk(2, -1))``: the first half of the last dimension is the gate, the second
-    is what it multiplies. In backward, both halves of the gradient are written in place.
-
-    That is the order of a ``gate_up_proj`` and of vLLM's ``GeluAndMul``;
-    ``torch.nn.functional.glu`` and the GEGLU of diffusers take the second half for the gate.
-
-    Args:
-        input: a tensor of any shape and strides whose last dimension is even, float64, float32,
-            float16 or bfloat16.
-        approximate: as for :func:`gelu`.
-
-    Returns:
-        A contiguous tensor of the same dtype, its last dimension half as long.
-
-    Raises:
-        TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: the last dimension is odd, or there is none; ``approximate`` is none of the
-            three.
-
-    Accuracy: as :func:`geglu`.
-
-    Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
-
-    >>> gelu_and_mul(torch.tensor([-1.0, 0.0, 1.0, 2.0, 2.0, 2.0]))
-    tensor([-0.3173,  0.0000,  1.6827])
-    """
-    if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.fused_gelu_and_mul(input, approximate=approximate)
-    return _C.gelu_and_mul(input, approximate)
+    if is_dynamo_compiling() or has_torch_function_variadic(input, up):
+        return torch.ops.gelu_kernels.fused_glu(input, up, gate=_gate_for("geglu", approximate))
+    return _C.geglu(input, up, approximate)
 
 
 def soi_map(
-    input: Tensor, approximate: str = "none", generator: torch.Generator | None = None
+    input: Tensor, *, gate: str = "normal", generator: torch.Generator | None = None
 ) -> Tensor:
     r"""The GELU paper's stochastic SOI map: :math:`x \, m` with
-    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is :func:`gelu`.
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`.
 
     The gradient of ``input`` is that of the result where m is 1, and 0 elsewhere; backward keeps m
     alone, a bit for an element.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
-        approximate: the distribution function F: ``"none"`` for :math:`\Phi`; ``"tanh"`` for
-            :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
-            :math:`\sigma(1.702 x)`.
+        gate: the distribution function F, by the name of its gate: ``"normal"`` for :math:`\Phi`;
+            ``"normal_tanh"`` for :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`;
+            ``"logistic_1702"`` for :math:`\sigma(1.702 x)`.
         generator: where the seed comes from, on the device of ``input``; the default generator of
             that device if there is none.
 
@@ -161,7 +151,7 @@ def soi_map(
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: ``approximate`` is none of the three; ``generator`` is on another device.
+        ValueError: there is no such ``gate``; ``generator`` is on another device.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
     -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). What is kept is
@@ -182,14 +172,15 @@ def soi_map(
     (0.34..., 0.345731...)
     """
     if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.soi_map(input, approximate=approximate, generator=generator)
-    return _C.soi_map(input, approximate, generator)
+        return torch.ops.gelu_kernels.soi_map(input, gate=gate, generator=generator)
+    return _C.soi_map(input, gate, generator)
 
 
 def bias_soi_map(
     input: Tensor,
     bias: Tensor,
-    approximate: str = "none",
+    *,
+    gate: str = "normal",
     generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""``soi_map(input + bias)`` in one pass; in backward, both gradients in one pass.
@@ -198,14 +189,14 @@ def bias_soi_map(
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
         bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
             Under autocast it is cast to the dtype of ``input``.
-        approximate, generator: as for :func:`soi_map`.
+        gate, generator: as for :func:`soi_map`.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``approximate`` is not as above.
+        ValueError: a shape, a device or ``gate`` is not as above.
 
     Accuracy: as :func:`soi_map`, of the sum taken in float32 (float64 for float64), which is
     rounded once where it is kept. The gradient of ``bias`` is summed as that of :func:`bias_gelu`.
@@ -220,6 +211,6 @@ def bias_soi_map(
     """
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_soi_map(
-            input, bias, approximate=approximate, generator=generator
+            input, bias, gate=gate, generator=generator
         )
-    return _C.bias_soi_map(input, bias, approximate, generator)
+    return _C.bias_soi_map(input, bias, gate, generator)

@@ -1,5 +1,7 @@
-"""GELU as modules. The formulas are those of Hendrycks and Gimpel, "Gaussian Error Linear Units"
-(2016), section 2; ``approximate`` chooses among them as in :func:`gelu_kernels.functional.gelu`.
+"""The operators as modules.
+
+Formulas: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2. ``approximate``
+chooses among them as in :func:`gelu_kernels.functional.gelu`.
 """
 
 import torch
@@ -20,7 +22,7 @@ class GELU(nn.Module):
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: ``approximate`` is none of the three.
+        ValueError: there is no such ``approximate``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the
     last place; the derivative as well.
@@ -34,7 +36,7 @@ class GELU(nn.Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.gelu(input, self.approximate)
+        return functional.gelu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
@@ -66,6 +68,7 @@ class BiasGELU(nn.Module):
     def __init__(
         self,
         features: int,
+        *,
         approximate: str = "none",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -80,7 +83,7 @@ class BiasGELU(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.bias_gelu(input, self.bias, self.approximate)
+        return functional.bias_gelu(input, self.bias, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"{self.features}, approximate={self.approximate!r}"
@@ -94,8 +97,8 @@ class LinearGELU(nn.Linear):
     Args:
         in_features, out_features: the sizes of the last dimension, in and out.
         bias: whether there is one.
+        device, dtype: of weight and bias, in the place where ``nn.Linear`` takes them.
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
-        device, dtype: of weight and bias.
 
     Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
     the same as the weight unless under autocast.
@@ -119,9 +122,10 @@ class LinearGELU(nn.Linear):
         in_features: int,
         out_features: int,
         bias: bool = True,
-        approximate: str = "none",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        approximate: str = "none",
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
         self.approximate = approximate
@@ -129,8 +133,8 @@ class LinearGELU(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         product = nn.functional.linear(input, self.weight)
         if self.bias is None:
-            return functional.gelu(product, self.approximate)
-        return functional.bias_gelu(product, self.bias, self.approximate)
+            return functional.gelu(product, approximate=self.approximate)
+        return functional.bias_gelu(product, self.bias, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, approximate={self.approximate!r}"
@@ -165,7 +169,7 @@ class GEGLU(nn.Module):
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.gelu_and_mul(input, self.approximate)
+        return functional.geglu(input, approximate=self.approximate)
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
@@ -173,18 +177,19 @@ class GEGLU(nn.Module):
 
 class SOIMap(nn.Module):
     r"""In training the stochastic SOI map, :math:`x \, m` with
-    :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, :class:`GELU`.
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, the gate
+    :math:`x \, F(x)`.
 
     Args:
-        approximate: the distribution function F: ``"none"`` for :math:`\Phi`; ``"tanh"`` for
-            :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
-            :math:`\sigma(1.702 x)`.
+        gate: the distribution function F, by the name of its gate: ``"normal"`` for :math:`\Phi`;
+            ``"normal_tanh"`` for :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`;
+            ``"logistic_1702"`` for :math:`\sigma(1.702 x)`.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: ``approximate`` is none of the three.
+        ValueError: there is no such ``gate``.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
     :func:`gelu_kernels.functional.soi_map`; in evaluation that of :class:`GELU`.
@@ -198,14 +203,14 @@ class SOIMap(nn.Module):
     tensor([-0.1587,  0.8413])
     """
 
-    def __init__(self, approximate: str = "none") -> None:
+    def __init__(self, gate: str = "normal") -> None:
         super().__init__()
-        self.approximate = approximate
+        self.gate = gate
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training:
-            return functional.soi_map(input, self.approximate)
-        return functional.gelu(input, self.approximate)
+            return functional.soi_map(input, gate=self.gate)
+        return torch.ops.gelu_kernels.fused_gate(input, gate=self.gate)
 
     def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
+        return f"gate={self.gate!r}"

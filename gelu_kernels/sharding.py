@@ -25,14 +25,14 @@ POINTWISE = {
     ops.gate_forward.default: (["y"], []),
     ops.gate_backward.default: (["dx"], ["dy"]),
     ops.gate_backward_bias.default: (["dx", "dbias"], ["dy"]),
-    ops.gate_double_backward.default: (["result"], ["ddx", "dy"]),
+    ops.gate_double_backward.default: (["dx"], ["ddx", "dy"]),
     ops.glu_forward.default: (["y"], ["up"]),
     ops.glu_backward.default: (["dx", "dup"], ["dy"]),
-    ops.glu_packed_forward.default: (["y"], []),
-    ops.glu_packed_backward.default: (["dx"], ["dy"]),
+    ops.glu_halves_forward.default: (["y"], []),
+    ops.glu_halves_backward.default: (["dx"], ["dy"]),
 }
 # A cut of the last dimension would not cut both halves.
-PACKED = {ops.glu_packed_forward.default, ops.glu_packed_backward.default}
+HALVES = {ops.glu_halves_forward.default, ops.glu_halves_backward.default}
 
 
 def _shardings(op: OpOverload, *args: Tensor | str | None) -> list[Sharding]:
@@ -60,7 +60,7 @@ def _shardings(op: OpOverload, *args: Tensor | str | None) -> list[Sharding]:
         if p.is_shard()
     }
     shardings = [sharding(Replicate(), Replicate(), Replicate())]
-    for dim in sorted(cuts - {last} if op in PACKED else cuts):
+    for dim in sorted(cuts - {last} if op in HALVES else cuts):
         if dim == last:
             shardings.append(sharding(Shard(dim), Shard(0), Shard(dim), bias=Shard(0)))
         else:

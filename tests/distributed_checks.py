@@ -166,7 +166,7 @@ def gated_linear_units_and_their_gradients():
             for part, expected in zip(found, gradients, strict=True):
                 assert_close(part, expected)
         part = leaf(distributed(torch.cat([gate, up], -1), mesh, of_x))
-        part_y = functional.gelu_and_mul(part)
+        part_y = functional.geglu(part)
         assert_close(part_y, y)
         (part_dx,) = grad(part_y, part, distributed(dy, mesh, of_x))
         assert_close(part_dx, torch.cat(gradients, -1))
@@ -285,7 +285,7 @@ def bias_soi_map_is_that_of_the_whole():
                 leaf(distributed(x, mesh, of_x)),
                 leaf(distributed(bias, mesh, [of_bias] * mesh.ndim)),
             )
-            y = functional.bias_soi_map(*parts, approximate="tanh")
+            y = functional.bias_soi_map(*parts, gate="normal_tanh")
             assert_close(y, soi_oracle.select(kept, x + bias))
             part_dx, part_dbias = grad(y, parts, distributed(dy, mesh, [of_dy] * mesh.ndim))
             assert_close(part_dx, dx)
@@ -579,7 +579,7 @@ def errors_name_operator_and_argument():
             lambda: ops.soi_forward(part, None, zero, "normal", 3),
         ),
         (ValueError, "soi_forward: x must be cut as torch.chunk", lambda: soi_map(uneven)),
-        (ValueError, "soi_map: approximate must be", lambda: soi_map(part, "nonsense")),
+        (ValueError, "soi_map: gate must be", lambda: soi_map(part, gate="nonsense")),
         (ValueError, "soi_backward: mask must be on the mesh", lambda: backward(other_dy, mask)),
         (TypeError, "soi_backward: mask must be a DT", lambda: backward(part, mask.to_local())),
         (ValueError, "soi_backward: mask must be a result", lambda: backward(part, zeros)),

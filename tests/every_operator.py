@@ -34,5 +34,5 @@ def every_operator(
     yield "glu_backward", ops.glu_backward(ddx, x, dy, gate)
     half = row // 2
     packed, dy_of_half = x[..., : 2 * half], dy[..., :half]
-    yield "glu_packed_forward", (ops.glu_packed_forward(packed, gate),)
-    yield "glu_packed_backward", (ops.glu_packed_backward(dy_of_half, packed, gate),)
+    yield "glu_halves_forward", (ops.glu_halves_forward(packed, gate),)
+    yield "glu_halves_backward", (ops.glu_halves_backward(dy_of_half, packed, gate),)

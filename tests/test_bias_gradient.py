@@ -117,7 +117,7 @@ def test_gates(approximate, dtype, device):
     dy, x, bias = (random(s, dtype, device, 0) for s in ((100, 37), (100, 37), (37,)))
     check(dy, x, bias, approximate)
     x.requires_grad_(), bias.requires_grad_()
-    functional.bias_gelu(x, bias, approximate).backward(dy)
+    functional.bias_gelu(x, bias, approximate=approximate).backward(dy)
     dx, dbias = ops.gate_backward_bias(dy, x.detach(), bias.detach(), GATES[approximate])
     assert bits.same(x.grad, dx) and bits.same(bias.grad, dbias)
 

@@ -34,8 +34,8 @@ CALLS: dict[str, Call] = {
     ),
     "glu_forward": lambda x, bias, gate: ops.glu_forward(x, x, gate),
     "glu_backward": lambda x, bias, gate: ops.glu_backward(x, x, x, gate),
-    "glu_packed_forward": lambda x, bias, gate: ops.glu_packed_forward(x, gate),
-    "glu_packed_backward": lambda x, bias, gate: ops.glu_packed_backward(
+    "glu_halves_forward": lambda x, bias, gate: ops.glu_halves_forward(x, gate),
+    "glu_halves_backward": lambda x, bias, gate: ops.glu_halves_backward(
         x.chunk(2, -1)[0].contiguous(), x, gate
     ),
     "soi_forward": lambda x, bias, gate: ops.soi_forward(x, None, torch.tensor(3), gate),

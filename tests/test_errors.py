@@ -12,12 +12,12 @@ ops = torch.ops.gelu_kernels
 
 GELU = {
     "torch.ops": lambda x, a="none": ops.fused_gelu(x, approximate=a),
-    "functional": functional.gelu,
+    "functional": lambda x, a="none": functional.gelu(x, approximate=a),
     "nn": lambda x, a="none": nn.GELU(a)(x),
 }
 BIAS_GELU = {
     "torch.ops": lambda x, bias, a="none": ops.fused_bias_gelu(x, bias, approximate=a),
-    "functional": functional.bias_gelu,
+    "functional": lambda x, bias, a="none": functional.bias_gelu(x, bias, approximate=a),
 }
 # The core operators, as functions of x, or of a tensor that is to be like x, and of a bias.
 OF_X: dict[str, Callable[..., object]] = {
@@ -245,7 +245,7 @@ def test_under_compile(x, bias, approximate, message):
     torch._dynamo.reset()
     f = torch.compile(functional.bias_gelu, fullgraph=True, backend="eager")
     with pytest.raises(Exception, match=f"fused_bias_gelu: {message}"):
-        f(x, bias, approximate)
+        f(x, bias, approximate=approximate)
 
 
 def test_autocast_casts_no_integers():

@@ -119,7 +119,8 @@ def test_backward_is_one_kernel_too(fusion: None) -> None:
 @pytest.mark.parametrize("approximate", reference.gates)
 def test_training(approximate: str, fusion: None) -> None:
     def f(x: Tensor, bias: Tensor) -> Tensor:
-        return functional.bias_gelu(functional.gelu(x * 1.5, approximate), bias, approximate) * 2
+        y = functional.gelu(x * 1.5, approximate=approximate)
+        return functional.bias_gelu(y, bias, approximate=approximate) * 2
 
     def expected(x: Tensor, bias: Tensor) -> Tensor:
         return bias_gelu_reference(reference.gelu(x * 1.5, approximate), bias, approximate) * 2
@@ -173,10 +174,11 @@ def test_autocast(fusion: None) -> None:
 
 def test_errors(fusion: None) -> None:
     x = torch.randn(6, 5)
-    for arguments, message in (
-        ((x, x[0, :2]), "fused_bias_gelu: bias must be as long"),
-        ((x.int(), x[0]), "fused_bias_gelu: x must be float64"),
-        ((x, x[0], "erf"), "fused_bias_gelu: approximate must be one of"),
+    for arguments, approximate, message in (
+        ((x, x[0, :2]), "none", "fused_bias_gelu: bias must be as long"),
+        ((x.int(), x[0]), "none", "fused_bias_gelu: x must be float64"),
+        ((x, x[0]), "erf", "fused_bias_gelu: approximate must be one of"),
     ):
         with pytest.raises(RuntimeError, match=message):
-            torch.compile(functional.bias_gelu, fullgraph=True)(*arguments)
+            compiled = torch.compile(functional.bias_gelu, fullgraph=True)
+            compiled(*arguments, approximate=approximate)

@@ -44,12 +44,12 @@ def make_case(approximate: str, biased: bool, device: str) -> Case:
     bias = torch.tensor(BIAS, dtype=torch.float64, device=device)
     if biased:
         return Case(
-            lambda x, bias: functional.bias_gelu(x, bias, approximate),
+            lambda x, bias: functional.bias_gelu(x, bias, approximate=approximate),
             lambda x, bias: reference.gelu(x + bias, approximate),
             (x, bias),
         )
     return Case(
-        lambda x: functional.gelu(x, approximate),
+        lambda x: functional.gelu(x, approximate=approximate),
         lambda x: reference.gelu(x, approximate),
         (x,),
     )

@@ -103,7 +103,7 @@ def test_schemas_and_tags():
 def everything(x: Tensor, bias: Tensor) -> Tensor:
     """Every public route, among operators that a compiler may fuse."""
     y = functional.gelu(x * 1.5)
-    y = functional.bias_gelu(y, bias, "tanh")
+    y = functional.bias_gelu(y, bias, approximate="tanh")
     y = ops.fused_gelu(y, approximate="sigmoid")
     y = ops.fused_bias_gelu(y - 0.5, bias)
     return nn.GELU("tanh")(y.transpose(0, 1))
@@ -139,7 +139,7 @@ def test_compiled_layouts(layout, approximate, device):
     }[layout]().to(device)
     bias = torch.randn(5, device=device)
     compiled = torch.compile(
-        lambda x, bias: functional.bias_gelu(x, bias, approximate),
+        lambda x, bias: functional.bias_gelu(x, bias, approximate=approximate),
         fullgraph=True,
         backend="aot_eager",
     )
@@ -249,7 +249,8 @@ class Log(TorchFunctionMode):
 def test_a_function_mode_sees_the_operators(device):
     x, bias = torch.randn(6, 5, device=device), torch.randn(5, device=device)
     with Log() as log:
-        y, z = functional.gelu(x, "tanh"), functional.bias_gelu(x, bias, "sigmoid")
+        y = functional.gelu(x, approximate="tanh")
+        z = functional.bias_gelu(x, bias, approximate="sigmoid")
     assert log.calls == ["gelu_kernels.fused_gelu", "gelu_kernels.fused_bias_gelu"]
     torch.testing.assert_close(y, reference.gelu(x, "tanh"), **close)
     torch.testing.assert_close(z.double(), bias_gelu_reference(x, bias, "sigmoid"), **close)
@@ -320,7 +321,7 @@ def test_linear_gelu_has_the_state_of_linear(bias, tmp_path):
 
 MODULES = {
     "GELU": lambda: nn.GELU("sigmoid"),
-    "BiasGELU": lambda: nn.BiasGELU(5, "tanh", dtype=torch.float64),
+    "BiasGELU": lambda: nn.BiasGELU(5, approximate="tanh", dtype=torch.float64),
     "LinearGELU": lambda: nn.LinearGELU(5, 5, approximate="tanh", dtype=torch.float64),
 }
 
@@ -339,7 +340,7 @@ def test_modules_are_copied(name):
 
 
 def test_bias_gelu_module(device):
-    module = nn.BiasGELU(5, "tanh", device=device)
+    module = nn.BiasGELU(5, approximate="tanh", device=device)
     assert list(module.state_dict()) == ["bias"]
     assert torch.equal(module.bias, torch.zeros(5, device=device))
     with torch.no_grad():

@@ -66,7 +66,7 @@ def test_derivatives_of_samples() -> None:
     for x, approximate in samples(torch.float64, True)[:4]:
 
         def gelu(x: Tensor, approximate: str = approximate) -> Tensor:
-            return functional.gelu(x, approximate)
+            return functional.gelu(x, approximate=approximate)
 
         assert gradcheck(gelu, x, check_forward_ad=True, check_batched_grad=True, fast_mode=True)
         assert gradgradcheck(gelu, x, check_fwd_over_rev=True, fast_mode=True)

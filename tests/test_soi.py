@@ -18,7 +18,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.utils.checkpoint import checkpoint
 
-from gelu_kernels import functional, nn, reference
+from gelu_kernels import _C, functional, nn, reference
 
 ops = torch.ops.gelu_kernels
 
@@ -357,8 +357,7 @@ def test_opcheck_of_the_public_operators(shape):
 
 def test_schemas_and_tags():
     assert str(ops.soi_map.default._schema) == (
-        'gelu_kernels::soi_map(Tensor x, *, str approximate="none", Generator? generator=None)'
-        " -> Tensor"
+        'gelu_kernels::soi_map(Tensor x, *, str gate="normal", Generator? generator=None) -> Tensor'
     )
     for op in (ops.soi_map, ops.fused_bias_soi_map):
         assert torch.Tag.nondeterministic_seeded in op.default.tags
@@ -371,7 +370,7 @@ def test_schemas_and_tags():
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_compile(backend, dynamic):
     def step(x: Tensor, bias: Tensor) -> Tensor:
-        return functional.bias_soi_map(functional.soi_map(x * 1.5, "tanh"), bias) * 2
+        return functional.bias_soi_map(functional.soi_map(x * 1.5, gate="normal_tanh"), bias) * 2
 
     torch._dynamo.reset()
     compiled = torch.compile(step, fullgraph=True, backend=backend, dynamic=dynamic)
@@ -504,17 +503,17 @@ def test_nested_vmap():
 
 
 def test_module(device):
-    for approximate in reference.gates:
-        layer = nn.SOIMap(approximate)
+    for gate, approximate in _C.gates():
+        layer = nn.SOIMap(gate)
         x = torch.randn(50, 60, device=device)
         torch.manual_seed(2)
         y = layer(x)
         torch.manual_seed(2)
-        assert same(y, functional.soi_map(x, approximate))
+        assert same(y, functional.soi_map(x, gate=gate))
         assert ((y == 0) | (y == x)).all() and 0.3 < (y != 0).float().mean() < 0.7
         other = copy.deepcopy(layer).eval()
         torch.testing.assert_close(other(x), reference.gelu(x, approximate))
-        assert repr(other) == f"SOIMap(approximate={approximate!r})"
+        assert repr(other) == f"SOIMap(gate={gate!r})"
 
 
 def test_autocast():
@@ -536,9 +535,9 @@ BAD: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "integer x": (lambda: functional.soi_map(x.int()), TypeError, "soi_map: x must be float64"),
     "sparse x": (lambda: ops.soi_map(x.to_sparse()), TypeError, "soi_map: x must be a strided"),
     "approximate": (
-        lambda: functional.soi_map(x, "erf"),
+        lambda: functional.soi_map(x, gate="erf"),
         ValueError,
-        "soi_map: approximate must be one of",
+        "soi_map: gate must be one of",
     ),
     "bias too short": (
         lambda: functional.bias_soi_map(x, x[0, :2]),

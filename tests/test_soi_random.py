@@ -250,10 +250,10 @@ def test_a_call_draws_one_seed(device):
     """As torch.randint does, from the generator that is given and from no other."""
     x, bias = torch.randn(10, 100, device=device), torch.randn(100, device=device)
     for call, b in (
-        (lambda g: functional.soi_map(x, "tanh", g), None),
-        (lambda g: ops.soi_map(x, approximate="tanh", generator=g), None),
-        (lambda g: functional.bias_soi_map(x, bias, "tanh", g), bias),
-        (lambda g: ops.fused_bias_soi_map(x, bias, approximate="tanh", generator=g), bias),
+        (lambda g: functional.soi_map(x, gate="normal_tanh", generator=g), None),
+        (lambda g: ops.soi_map(x, gate="normal_tanh", generator=g), None),
+        (lambda g: functional.bias_soi_map(x, bias, gate="normal_tanh", generator=g), bias),
+        (lambda g: ops.fused_bias_soi_map(x, bias, gate="normal_tanh", generator=g), bias),
     ):
         generator, other = (torch.Generator(device).manual_seed(8) for _ in range(2))
         default = torch.get_rng_state()

@@ -135,7 +135,7 @@ def test_soi_of_global_indices(index: tuple[int, ...], dtype: torch.dtype, tiles
 def glu_results(gate: str, dy: Tensor, x: Tensor, up: Tensor | None) -> Results:
     """Without up, x is packed."""
     if up is None:
-        y, dx = ops.glu_packed_forward(x, gate), ops.glu_packed_backward(dy, x, gate)
+        y, dx = ops.glu_halves_forward(x, gate), ops.glu_halves_backward(dy, x, gate)
         return {"y": y, "dx": dx}
     dx, dup = ops.glu_backward(dy, x, up, gate)
     return {"y": ops.glu_forward(x, up, gate), "dx": dx, "dup": dup}

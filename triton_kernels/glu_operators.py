@@ -20,9 +20,9 @@ def glu_forward(x: Tensor, up: Tensor, gate: str) -> Tensor:
     return y
 
 
-def glu_packed_forward(x: Tensor, gate: str) -> Tensor:
-    op = "glu_packed_forward"
-    _C.check_glu_packed(op, x, gate)
+def glu_halves_forward(x: Tensor, gate: str) -> Tensor:
+    op = "glu_halves_forward"
+    _C.check_glu_halves(op, x, gate)
     gated, up = x.chunk(2, -1)
     y = torch.empty_like(gated, memory_format=torch.contiguous_format)
     operators.map_rows(op, "value", gate, y, None, up, gated, None)
@@ -102,9 +102,9 @@ def glu_backward(dy: Tensor, x: Tensor, up: Tensor, gate: str) -> tuple[Tensor, 
     return dx, dup
 
 
-def glu_packed_backward(dy: Tensor, x: Tensor, gate: str) -> Tensor:
-    op = "glu_packed_backward"
-    _C.check_glu_packed(op, x, gate, dy=dy)
+def glu_halves_backward(dy: Tensor, x: Tensor, gate: str) -> Tensor:
+    op = "glu_halves_backward"
+    _C.check_glu_halves(op, x, gate, dy=dy)
     dx = torch.empty_like(x)
     # Halves have gaps: that they lie alike is not enough for one row.
     _backward(op, gate, *dx.chunk(2, -1), dy, *x.chunk(2, -1), keep_columns=True)

@@ -156,14 +156,14 @@ def map_rows(
 
 
 def gate_forward(x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
-    _C.check_arguments("gate_forward", x, bias, gate)
+    _C.check_gate("gate_forward", x, bias, gate)
     y = torch.empty_like(x)
     map_rows("gate_forward", "value", gate, y, None, None, x, bias)
     return y
 
 
 def gate_backward(dy: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
-    _C.check_arguments("gate_backward", x, bias, gate, dy=dy)
+    _C.check_gate("gate_backward", x, bias, gate, dy=dy)
     dx = torch.empty_like(x)
     map_rows("gate_backward", "derivative", gate, dx, None, dy, x, bias)
     return dx
@@ -172,7 +172,7 @@ def gate_backward(dy: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> Tens
 def gate_double_backward(
     ddx: Tensor, dy: Tensor, x: Tensor, bias: Tensor | None, gate: str
 ) -> Tensor:
-    _C.check_arguments("gate_double_backward", x, bias, gate, dy=dy, ddx=ddx)
+    _C.check_gate("gate_double_backward", x, bias, gate, dy=dy, ddx=ddx)
     dx = torch.empty_like(x)
     map_rows("gate_double_backward", "second_derivative", gate, dx, ddx, dy, x, bias)
     return dx
@@ -223,7 +223,7 @@ def add_partial_sums(op: str, partial: Tensor, dbias: Tensor) -> None:
 
 def gate_backward_bias(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[Tensor, Tensor]:
     op = "gate_backward_bias"
-    _C.check_arguments(op, x, bias, gate, dy=dy)
+    _C.check_gate(op, x, bias, gate, dy=dy)
     dx = torch.empty_like(x)
     dbias = torch.empty_like(bias, memory_format=torch.contiguous_format)
     if x.numel() == 0:

@@ -5,7 +5,7 @@
 #include "csrc/gates/normal.h"
 #include "csrc/gates/normal_tanh.h"
 
-// _(name, type, the `approximate=` of fused_gelu that selects it)
+// _(name, type, the `approximate=` of fused_gelu that selects it, or nullptr)
 #define GELU_KERNELS_FOR_EACH_GATE(_) \
   _(normal, Normal, "none")           \
   _(normal_tanh, NormalTanh, "tanh")  \

@@ -83,7 +83,7 @@ Tensor gate_backward_autograd(const Tensor& dy, const Tensor& x, const OptionalT
 std::tuple<Tensor, Tensor> gate_backward_bias_autograd(const Tensor& dy, const Tensor& x,
                                                        const Tensor& bias, std::string_view gate) {
   if (is_differentiated(dy, x, bias)) {
-    check_arguments("gate_backward_bias", x, bias, gate, {{"dy", dy}});
+    check_gate("gate_backward_bias", x, bias, gate, {{"dy", dy}});
     Tensor dx = gate_backward(dy, x, bias, gate);
     Tensor dbias = sum_to_bias(dx);
     return {std::move(dx), std::move(dbias)};
@@ -109,8 +109,7 @@ Tensor second_derivative(const Tensor& x, Gate gate) {
 Tensor gate_double_backward_autograd(const Tensor& ddx, const Tensor& dy, const Tensor& x,
                                      const OptionalTensor& bias, std::string_view gate) {
   if (is_differentiated(ddx, dy, x, bias)) {
-    const Gate id =
-        check_arguments("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
+    const Gate id = check_gate("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
     const auto dtype = at::toOpMathType(x.scalar_type());
     const Tensor sum = bias ? x.to(dtype) + bias->to(dtype) : x.to(dtype);
     return (ddx.to(dtype) * dy.to(dtype) * second_derivative(sum, id)).to(x.scalar_type());

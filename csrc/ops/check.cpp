@@ -5,16 +5,36 @@
 
 namespace gelu_kernels {
 
-Gate gate_named(const char* op, std::string_view name) {
-#define GELU_KERNELS_MATCH(id, Type, approximate) \
-  if (name == #id) return Gate::id;
-  GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_MATCH)
-#undef GELU_KERNELS_MATCH
-#define GELU_KERNELS_NAME(id, Type, approximate) " '" #id "'"
-  TORCH_CHECK_VALUE(false, "gelu_kernels::", op,
-                    ": gate must be one of" GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_NAME) ", got '",
+namespace {
+
+#define GELU_KERNELS_ROW(id, Type, approximate) {Gate::id, #id, approximate},
+constexpr GateNames kGates[] = {GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_ROW)};
+#undef GELU_KERNELS_ROW
+
+// The gate that has this name for the argument.
+const GateNames& find_gate(const char* op, const char* argument, const char* GateNames::* name_of,
+                           std::string_view name) {
+  for (const GateNames& gate : kGates) {
+    if (gate.*name_of && gate.*name_of == name) return gate;
+  }
+  std::string all;
+  for (const GateNames& gate : kGates) {
+    if (gate.*name_of) all += c10::str(" '", gate.*name_of, "'");
+  }
+  TORCH_CHECK_VALUE(false, "gelu_kernels::", op, ": ", argument, " must be one of", all, ", got '",
                     name, "'");
-#undef GELU_KERNELS_NAME
+}
+
+}  // namespace
+
+at::ArrayRef<GateNames> gates() { return kGates; }
+
+Gate gate_named(const char* op, std::string_view name) {
+  return find_gate(op, "gate", &GateNames::name, name).gate;
+}
+
+std::string_view gate_for(const char* op, std::string_view approximate) {
+  return find_gate(op, "approximate", &GateNames::approximate, approximate).name;
 }
 
 void check_input(const char* op, const at::Tensor& x, const char* name) {
@@ -58,8 +78,8 @@ void check_like(const char* op, const Argument& argument, const Argument& other)
                     " must be on the device of ", of, ", ", x.device(), ", got ", t.device());
 }
 
-Gate check_arguments(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
-                     std::string_view gate, at::ArrayRef<Argument> like_x) {
+Gate check_gate(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                std::string_view gate, at::ArrayRef<Argument> like_x) {
   check_input(op, x);
   if (bias) check_bias(op, *bias, x);
   for (const Argument& argument : like_x) check_like(op, argument, {"x", x});

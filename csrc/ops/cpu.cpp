@@ -13,7 +13,7 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 Tensor gate_forward_cpu(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
-  const auto& loops = loops_for(x, check_arguments("gate_forward", x, bias, gate));
+  const auto& loops = loops_for(x, check_gate("gate_forward", x, bias, gate));
   Tensor y = uninitialized_like(x);
   if (bias) {
     map(loops.forward_bias, y, x, *bias);
@@ -25,7 +25,7 @@ Tensor gate_forward_cpu(const Tensor& x, const OptionalTensor& bias, std::string
 
 Tensor gate_backward_cpu(const Tensor& dy, const Tensor& x, const OptionalTensor& bias,
                          std::string_view gate) {
-  const auto& loops = loops_for(x, check_arguments("gate_backward", x, bias, gate, {{"dy", dy}}));
+  const auto& loops = loops_for(x, check_gate("gate_backward", x, bias, gate, {{"dy", dy}}));
   Tensor dx = uninitialized_like(x);
   if (bias) {
     map(loops.backward_bias, dx, dy, x, *bias);
@@ -37,8 +37,8 @@ Tensor gate_backward_cpu(const Tensor& dy, const Tensor& x, const OptionalTensor
 
 Tensor gate_double_backward_cpu(const Tensor& ddx, const Tensor& dy, const Tensor& x,
                                 const OptionalTensor& bias, std::string_view gate) {
-  const auto& loops = loops_for(
-      x, check_arguments("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}}));
+  const auto& loops =
+      loops_for(x, check_gate("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}}));
   Tensor dx = uninitialized_like(x);
   if (bias) {
     map(loops.double_backward_bias, dx, ddx, dy, x, *bias);
@@ -50,8 +50,7 @@ Tensor gate_double_backward_cpu(const Tensor& ddx, const Tensor& dy, const Tenso
 
 std::tuple<Tensor, Tensor> gate_backward_bias_cpu(const Tensor& dy, const Tensor& x,
                                                   const Tensor& bias, std::string_view gate) {
-  const auto& loops =
-      loops_for(x, check_arguments("gate_backward_bias", x, bias, gate, {{"dy", dy}}));
+  const auto& loops = loops_for(x, check_gate("gate_backward_bias", x, bias, gate, {{"dy", dy}}));
   Tensor dx = uninitialized_like(x);
   Tensor dbias = uninitialized_like(bias);
   const int64_t columns = bias.numel();

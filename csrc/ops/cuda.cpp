@@ -34,8 +34,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 Tensor gate_forward_cuda(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
   const char* op = "gate_forward";
-  const auto kernel =
-      cuda::forward(check_arguments(op, x, bias, gate), dtype_of(x), bias.has_value());
+  const auto kernel = cuda::forward(check_gate(op, x, bias, gate), dtype_of(x), bias.has_value());
   Tensor y = at::empty_like(x);
   if (bias) {
     map(op, kernel, true, y, x, *bias);
@@ -48,8 +47,8 @@ Tensor gate_forward_cuda(const Tensor& x, const OptionalTensor& bias, std::strin
 Tensor gate_backward_cuda(const Tensor& dy, const Tensor& x, const OptionalTensor& bias,
                           std::string_view gate) {
   const char* op = "gate_backward";
-  const auto kernel = cuda::backward(check_arguments(op, x, bias, gate, {{"dy", dy}}), dtype_of(x),
-                                     bias.has_value());
+  const auto kernel =
+      cuda::backward(check_gate(op, x, bias, gate, {{"dy", dy}}), dtype_of(x), bias.has_value());
   Tensor dx = at::empty_like(x);
   if (bias) {
     map(op, kernel, true, dx, dy, x, *bias);
@@ -62,9 +61,8 @@ Tensor gate_backward_cuda(const Tensor& dy, const Tensor& x, const OptionalTenso
 Tensor gate_double_backward_cuda(const Tensor& ddx, const Tensor& dy, const Tensor& x,
                                  const OptionalTensor& bias, std::string_view gate) {
   const char* op = "gate_double_backward";
-  const auto kernel =
-      cuda::double_backward(check_arguments(op, x, bias, gate, {{"ddx", ddx}, {"dy", dy}}),
-                            dtype_of(x), bias.has_value());
+  const auto kernel = cuda::double_backward(
+      check_gate(op, x, bias, gate, {{"ddx", ddx}, {"dy", dy}}), dtype_of(x), bias.has_value());
   Tensor dx = at::empty_like(x);
   if (bias) {
     map(op, kernel, true, dx, ddx, dy, x, *bias);
@@ -78,7 +76,7 @@ std::tuple<Tensor, Tensor> gate_backward_bias_cuda(const Tensor& dy, const Tenso
                                                    const Tensor& bias, std::string_view gate) {
   const char* op = "gate_backward_bias";
   const auto kernel =
-      cuda::backward_column_sums(check_arguments(op, x, bias, gate, {{"dy", dy}}), dtype_of(x));
+      cuda::backward_column_sums(check_gate(op, x, bias, gate, {{"dy", dy}}), dtype_of(x));
   Tensor dx = at::empty_like(x);
   Tensor dbias = at::empty_like(bias, at::MemoryFormat::Contiguous);
   const int64_t columns = bias.numel();

@@ -25,13 +25,13 @@ struct GluBackward final : GateNode<GluBackward> {
   }
 };
 
-// Of glu_packed_forward(x); saves x.
-struct GluPackedBackward final : GateNode<GluPackedBackward> {
-  static constexpr const char* kName = "GluPackedBackward";
+// Of glu_halves_forward(x); saves x.
+struct GluHalvesBackward final : GateNode<GluHalvesBackward> {
+  static constexpr const char* kName = "GluHalvesBackward";
 
   static variable_list gradients(const Tensor& dy, const variable_list& saved,
                                  const std::vector<bool>&, const std::string& gate) {
-    return {glu_packed_backward(dy, saved[0], gate)};
+    return {glu_halves_backward(dy, saved[0], gate)};
   }
 };
 
@@ -69,29 +69,29 @@ std::tuple<Tensor, Tensor> glu_backward_autograd(const Tensor& dy, const Tensor&
   return glu_backward(dy, x, up, gate);
 }
 
-Tensor glu_packed_forward_autograd(const Tensor& x, std::string_view gate) {
+Tensor glu_halves_forward_autograd(const Tensor& x, std::string_view gate) {
   if (isFwGradDefined(x)) {
-    const Halves halves = check_glu_packed("glu_packed_forward", x, gate).halves;
+    const Halves halves = check_glu_halves("glu_halves_forward", x, gate).halves;
     return glu_forward(halves.x, halves.up, gate).contiguous();
   }
-  const auto node = record<GluPackedBackward>(gate, std::nullopt, x);
+  const auto node = record<GluHalvesBackward>(gate, std::nullopt, x);
   Tensor y;
   {
     at::AutoDispatchBelowADInplaceOrView guard;
-    y = glu_packed_forward(x, gate);
+    y = glu_halves_forward(x, gate);
   }
   if (node) torch::autograd::set_history(y, node);
   return y;
 }
 
-Tensor glu_packed_backward_autograd(const Tensor& dy, const Tensor& x, std::string_view gate) {
+Tensor glu_halves_backward_autograd(const Tensor& dy, const Tensor& x, std::string_view gate) {
   if (is_differentiated(dy, x)) {
-    const Halves halves = check_glu_packed("glu_packed_backward", x, gate, dy).halves;
+    const Halves halves = check_glu_halves("glu_halves_backward", x, gate, dy).halves;
     const auto [dx, dup] = glu_backward(dy, halves.x, halves.up, gate);
     return at::cat({dx, dup}, -1);
   }
   at::AutoDispatchBelowADInplaceOrView guard;
-  return glu_packed_backward(dy, x, gate);
+  return glu_halves_backward(dy, x, gate);
 }
 
 }  // namespace
@@ -99,8 +99,8 @@ Tensor glu_packed_backward_autograd(const Tensor& dy, const Tensor& x, std::stri
 TORCH_LIBRARY_IMPL(gelu_kernels, Autograd, m) {
   m.impl("glu_forward", glu_forward_autograd);
   m.impl("glu_backward", glu_backward_autograd);
-  m.impl("glu_packed_forward", glu_packed_forward_autograd);
-  m.impl("glu_packed_backward", glu_packed_backward_autograd);
+  m.impl("glu_halves_forward", glu_halves_forward_autograd);
+  m.impl("glu_halves_backward", glu_halves_backward_autograd);
 }
 
 }  // namespace gelu_kernels

@@ -7,8 +7,8 @@ namespace gelu_kernels {
 
 Gate check_glu(const char* op, const at::Tensor& x, const at::Tensor& up, std::string_view gate,
                const std::optional<at::Tensor>& dy) {
-  if (!dy) return check_arguments(op, x, std::nullopt, gate, {{"up", up}});
-  return check_arguments(op, x, std::nullopt, gate, {{"dy", *dy}, {"up", up}});
+  if (!dy) return check_gate(op, x, std::nullopt, gate, {{"up", up}});
+  return check_gate(op, x, std::nullopt, gate, {{"dy", *dy}, {"up", up}});
 }
 
 void check_halves(const char* op, const at::Tensor& x) {
@@ -25,8 +25,8 @@ Halves halves_of(const char* op, const at::Tensor& x) {
   return {x.narrow_symint(-1, 0, half), x.narrow_symint(-1, half, half)};
 }
 
-Packed check_glu_packed(const char* op, const at::Tensor& x, std::string_view gate,
-                        const std::optional<at::Tensor>& dy) {
+CheckedHalves check_glu_halves(const char* op, const at::Tensor& x, std::string_view gate,
+                               const std::optional<at::Tensor>& dy) {
   Halves halves = halves_of(op, x);
   if (dy) check_like(op, {"dy", *dy}, {"a half of x", halves.x});
   return {std::move(halves), gate_named(op, gate)};

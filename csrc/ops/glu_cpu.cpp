@@ -27,16 +27,16 @@ std::tuple<Tensor, Tensor> glu_backward_cpu(const Tensor& dy, const Tensor& x, c
   return {dx, dup};
 }
 
-Tensor glu_packed_forward_cpu(const Tensor& x, std::string_view gate) {
-  const auto [halves, id] = check_glu_packed("glu_packed_forward", x, gate);
+Tensor glu_halves_forward_cpu(const Tensor& x, std::string_view gate) {
+  const auto [halves, id] = check_glu_halves("glu_halves_forward", x, gate);
   Tensor y = uninitialized(halves.x.sizes(), x.scalar_type());
   map(loops_for(y, id).glu_forward, y, halves.x, halves.up);
   return y;
 }
 
-Tensor glu_packed_backward_cpu(const Tensor& dy, const Tensor& x, std::string_view gate) {
-  const char* op = "glu_packed_backward";
-  const auto [halves, id] = check_glu_packed(op, x, gate, dy);
+Tensor glu_halves_backward_cpu(const Tensor& dy, const Tensor& x, std::string_view gate) {
+  const char* op = "glu_halves_backward";
+  const auto [halves, id] = check_glu_halves(op, x, gate, dy);
   Tensor dx = uninitialized_like(x);
   const Halves gradients = halves_of(op, dx);
   map<2>(loops_for(dy, id).glu_backward, gradients.x, gradients.up, dy, halves.x, halves.up);
@@ -48,8 +48,8 @@ Tensor glu_packed_backward_cpu(const Tensor& dy, const Tensor& x, std::string_vi
 TORCH_LIBRARY_IMPL(gelu_kernels, CPU, m) {
   m.impl("glu_forward", glu_forward_cpu);
   m.impl("glu_backward", glu_backward_cpu);
-  m.impl("glu_packed_forward", glu_packed_forward_cpu);
-  m.impl("glu_packed_backward", glu_packed_backward_cpu);
+  m.impl("glu_halves_forward", glu_halves_forward_cpu);
+  m.impl("glu_halves_backward", glu_halves_backward_cpu);
 }
 
 }  // namespace gelu_kernels

@@ -29,18 +29,18 @@ std::tuple<Tensor, Tensor> glu_backward_cuda(const Tensor& dy, const Tensor& x, 
   return {dx, dup};
 }
 
-Tensor glu_packed_forward_cuda(const Tensor& x, std::string_view gate) {
-  const char* op = "glu_packed_forward";
-  const auto [halves, id] = check_glu_packed(op, x, gate);
+Tensor glu_halves_forward_cuda(const Tensor& x, std::string_view gate) {
+  const char* op = "glu_halves_forward";
+  const auto [halves, id] = check_glu_halves(op, x, gate);
   const auto kernel = cuda::glu_forward(id, dtype_of(x));
   Tensor y = at::empty(halves.x.sizes(), x.options());
   map(op, kernel, /*biased=*/false, y, halves.x, halves.up);
   return y;
 }
 
-Tensor glu_packed_backward_cuda(const Tensor& dy, const Tensor& x, std::string_view gate) {
-  const char* op = "glu_packed_backward";
-  const auto [halves, id] = check_glu_packed(op, x, gate, dy);
+Tensor glu_halves_backward_cuda(const Tensor& dy, const Tensor& x, std::string_view gate) {
+  const char* op = "glu_halves_backward";
+  const auto [halves, id] = check_glu_halves(op, x, gate, dy);
   const auto kernel = cuda::glu_backward(id, dtype_of(x));
   Tensor dx = at::empty_like(x);
   const Halves gradients = halves_of(op, dx);
@@ -53,8 +53,8 @@ Tensor glu_packed_backward_cuda(const Tensor& dy, const Tensor& x, std::string_v
 void register_glu_cuda_kernels(torch::Library& library) {
   library.impl("glu_forward", glu_forward_cuda);
   library.impl("glu_backward", glu_backward_cuda);
-  library.impl("glu_packed_forward", glu_packed_forward_cuda);
-  library.impl("glu_packed_backward", glu_packed_backward_cuda);
+  library.impl("glu_halves_forward", glu_halves_forward_cuda);
+  library.impl("glu_halves_backward", glu_halves_backward_cuda);
 }
 
 }  // namespace gelu_kernels

@@ -20,13 +20,13 @@ std::tuple<Tensor, Tensor> glu_backward_meta(const Tensor& dy, const Tensor& x, 
   return {at::empty_like(x), at::empty_like(up)};
 }
 
-Tensor glu_packed_forward_meta(const Tensor& x, std::string_view gate) {
-  const Packed packed = check_glu_packed("glu_packed_forward", x, gate);
-  return at::empty_symint(packed.halves.x.sym_sizes(), x.options());
+Tensor glu_halves_forward_meta(const Tensor& x, std::string_view gate) {
+  const auto checked = check_glu_halves("glu_halves_forward", x, gate);
+  return at::empty_symint(checked.halves.x.sym_sizes(), x.options());
 }
 
-Tensor glu_packed_backward_meta(const Tensor& dy, const Tensor& x, std::string_view gate) {
-  check_glu_packed("glu_packed_backward", x, gate, dy);
+Tensor glu_halves_backward_meta(const Tensor& dy, const Tensor& x, std::string_view gate) {
+  check_glu_halves("glu_halves_backward", x, gate, dy);
   return at::empty_like(x);
 }
 
@@ -35,8 +35,8 @@ Tensor glu_packed_backward_meta(const Tensor& dy, const Tensor& x, std::string_v
 TORCH_LIBRARY_IMPL(gelu_kernels, Meta, m) {
   m.impl("glu_forward", glu_forward_meta);
   m.impl("glu_backward", glu_backward_meta);
-  m.impl("glu_packed_forward", glu_packed_forward_meta);
-  m.impl("glu_packed_backward", glu_packed_backward_meta);
+  m.impl("glu_halves_forward", glu_halves_forward_meta);
+  m.impl("glu_halves_backward", glu_halves_backward_meta);
 }
 
 }  // namespace gelu_kernels

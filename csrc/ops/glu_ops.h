@@ -13,13 +13,12 @@ at::Tensor glu_forward(const at::Tensor& x, const at::Tensor& up, std::string_vi
 std::tuple<at::Tensor, at::Tensor> glu_backward(const at::Tensor& dy, const at::Tensor& x,
                                                 const at::Tensor& up, std::string_view gate);
 // The same for the halves of x; dx has its shape.
-at::Tensor glu_packed_forward(const at::Tensor& x, std::string_view gate);
-at::Tensor glu_packed_backward(const at::Tensor& dy, const at::Tensor& x, std::string_view gate);
+at::Tensor glu_halves_forward(const at::Tensor& x, std::string_view gate);
+at::Tensor glu_halves_backward(const at::Tensor& dy, const at::Tensor& x, std::string_view gate);
 
-// The public operators.
-C10_EXPORT at::Tensor fused_geglu(const at::Tensor& gate, const at::Tensor& up,
-                                  std::string_view approximate);
-C10_EXPORT at::Tensor fused_gelu_and_mul(const at::Tensor& x, std::string_view approximate);
+// The public operator; without up, of the halves of x.
+C10_EXPORT at::Tensor fused_glu(const at::Tensor& x, const std::optional<at::Tensor>& up,
+                                std::string_view gate);
 
 // All arguments of an operator on x and up. Returns the gate.
 C10_EXPORT Gate check_glu(const char* op, const at::Tensor& x, const at::Tensor& up,
@@ -33,12 +32,13 @@ struct Halves {
 };
 // Views of x, which is checked.
 Halves halves_of(const char* op, const at::Tensor& x);
-// All arguments of an operator on the halves of x; dy is like one of them. Returns the gate.
-struct Packed {
+// All arguments of an operator on the halves of x; dy is like one of them.
+struct CheckedHalves {
   Halves halves;
   Gate gate;
 };
-C10_EXPORT Packed check_glu_packed(const char* op, const at::Tensor& x, std::string_view gate,
-                                   const std::optional<at::Tensor>& dy = std::nullopt);
+C10_EXPORT CheckedHalves check_glu_halves(const char* op, const at::Tensor& x,
+                                          std::string_view gate,
+                                          const std::optional<at::Tensor>& dy = std::nullopt);
 
 }  // namespace gelu_kernels

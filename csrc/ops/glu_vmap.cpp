@@ -21,14 +21,14 @@ std::tuple<Tensor, Tensor> glu_backward_vmap(const Tensor& dy, const Tensor& x, 
   });
 }
 
-Tensor glu_packed_forward_vmap(const Tensor& x, std::string_view gate) {
+Tensor glu_halves_forward_vmap(const Tensor& x, std::string_view gate) {
   return pointwise({x}, std::nullopt,
-                   [&](const auto& t, const auto&) { return glu_packed_forward(t[0], gate); });
+                   [&](const auto& t, const auto&) { return glu_halves_forward(t[0], gate); });
 }
 
-Tensor glu_packed_backward_vmap(const Tensor& dy, const Tensor& x, std::string_view gate) {
+Tensor glu_halves_backward_vmap(const Tensor& dy, const Tensor& x, std::string_view gate) {
   return pointwise({dy, x}, std::nullopt, [&](const auto& t, const auto&) {
-    return glu_packed_backward(t[0], t[1], gate);
+    return glu_halves_backward(t[0], t[1], gate);
   });
 }
 
@@ -37,8 +37,8 @@ Tensor glu_packed_backward_vmap(const Tensor& dy, const Tensor& x, std::string_v
 TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) {
   m.impl("glu_forward", glu_forward_vmap);
   m.impl("glu_backward", glu_backward_vmap);
-  m.impl("glu_packed_forward", glu_packed_forward_vmap);
-  m.impl("glu_packed_backward", glu_packed_backward_vmap);
+  m.impl("glu_halves_forward", glu_halves_forward_vmap);
+  m.impl("glu_halves_backward", glu_halves_backward_vmap);
 }
 
 }  // namespace gelu_kernels

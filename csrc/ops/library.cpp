@@ -12,19 +12,6 @@
 
 namespace gelu_kernels {
 
-std::string_view gate_for(const char* op, std::string_view approximate) {
-#define GELU_KERNELS_MATCH(id, Type, name) \
-  if (approximate == name) return #id;
-  GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_MATCH)
-#undef GELU_KERNELS_MATCH
-#define GELU_KERNELS_NAME(id, Type, name) " '" name "'"
-  TORCH_CHECK_VALUE(
-      false, "gelu_kernels::", op,
-      ": approximate must be one of" GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_NAME) ", got '",
-      approximate, "'");
-#undef GELU_KERNELS_NAME
-}
-
 at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x) {
   const auto device = x.device().type();
   const bool cast = t.scalar_type() != x.scalar_type() && t.is_floating_point() &&
@@ -33,8 +20,10 @@ at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x) {
   return cast ? t.to(x.scalar_type()) : t;
 }
 
-at::Tensor bias_for(const char* op, const at::Tensor& bias, const at::Tensor& x) {
-  at::Tensor same_dtype = cast_under_autocast(bias, x);
+std::optional<at::Tensor> bias_for(const char* op, const std::optional<at::Tensor>& bias,
+                                   const at::Tensor& x) {
+  if (!bias) return std::nullopt;
+  at::Tensor same_dtype = cast_under_autocast(*bias, x);
   check_bias(op, same_dtype, x);
   return same_dtype;
 }
@@ -65,21 +54,36 @@ at::Tensor gate_double_backward(const at::Tensor& ddx, const at::Tensor& dy, con
   return op.call(ddx, dy, x, bias, gate);
 }
 
+namespace {
+
+at::Tensor apply_gate(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                      std::string_view gate) {
+  check_input(op, x);
+  if (bias && x.layout() == at::kJagged) {
+    return map_values(op, x,
+                      [&](const at::Tensor& values) { return apply_gate(op, values, bias, gate); });
+  }
+  return gate_forward(x, bias_for(op, bias, x), gate);
+}
+
+}  // namespace
+
 at::Tensor fused_gelu(const at::Tensor& x, std::string_view approximate) {
-  check_input("fused_gelu", x);
-  return gate_forward(x, std::nullopt, gate_for("fused_gelu", approximate));
+  const char* op = "fused_gelu";
+  return apply_gate(op, x, std::nullopt, gate_for(op, approximate));
 }
 
 at::Tensor fused_bias_gelu(const at::Tensor& x, const at::Tensor& bias,
                            std::string_view approximate) {
-  check_input("fused_bias_gelu", x);
-  if (x.layout() == at::kJagged) {
-    return map_values("fused_bias_gelu", x, [&](const at::Tensor& values) {
-      return fused_bias_gelu(values, bias, approximate);
-    });
-  }
-  return gate_forward(x, bias_for("fused_bias_gelu", bias, x),
-                      gate_for("fused_bias_gelu", approximate));
+  const char* op = "fused_bias_gelu";
+  return apply_gate(op, x, bias, gate_for(op, approximate));
+}
+
+at::Tensor fused_gate(const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                      std::string_view gate) {
+  const char* op = "fused_gate";
+  gate_named(op, gate);
+  return apply_gate(op, x, bias, gate);
 }
 
 at::Tensor sum_to_bias(const at::Tensor& dx) {
@@ -94,19 +98,24 @@ TORCH_LIBRARY(gelu_kernels, m) {
         {at::Tag::pt2_compliant_tag});
   m.def("fused_bias_gelu(Tensor x, Tensor bias, *, str approximate=\"none\") -> Tensor",
         {at::Tag::pt2_compliant_tag});
-  m.def("gate_forward(Tensor x, Tensor? bias, str gate) -> Tensor",
-        {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
-  m.def("gate_backward(Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor",
-        {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
-  m.def("gate_backward_bias(Tensor dy, Tensor x, Tensor bias, str gate) -> (Tensor, Tensor)",
+  m.def("fused_gate(Tensor x, Tensor? bias=None, *, str gate) -> Tensor",
         {at::Tag::pt2_compliant_tag});
-  m.def("gate_double_backward(Tensor ddx, Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor",
+  m.def("gate_forward(Tensor x, Tensor? bias, str gate) -> Tensor y",
         {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
+  m.def("gate_backward(Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor dx",
+        {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
+  m.def(
+      "gate_backward_bias(Tensor dy, Tensor x, Tensor bias, str gate) -> (Tensor dx, Tensor dbias)",
+      {at::Tag::pt2_compliant_tag});
+  m.def(
+      "gate_double_backward(Tensor ddx, Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor dx",
+      {at::Tag::pt2_compliant_tag, at::Tag::pointwise});
 }
 
 TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) {
   m.impl("fused_gelu", fused_gelu);
   m.impl("fused_bias_gelu", fused_bias_gelu);
+  m.impl("fused_gate", fused_gate);
 }
 
 }  // namespace gelu_kernels

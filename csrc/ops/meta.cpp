@@ -12,25 +12,25 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 Tensor gate_forward_meta(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
-  check_arguments("gate_forward", x, bias, gate);
+  check_gate("gate_forward", x, bias, gate);
   return at::empty_like(x);
 }
 
 Tensor gate_backward_meta(const Tensor& dy, const Tensor& x, const OptionalTensor& bias,
                           std::string_view gate) {
-  check_arguments("gate_backward", x, bias, gate, {{"dy", dy}});
+  check_gate("gate_backward", x, bias, gate, {{"dy", dy}});
   return at::empty_like(x);
 }
 
 std::tuple<Tensor, Tensor> gate_backward_bias_meta(const Tensor& dy, const Tensor& x,
                                                    const Tensor& bias, std::string_view gate) {
-  check_arguments("gate_backward_bias", x, bias, gate, {{"dy", dy}});
+  check_gate("gate_backward_bias", x, bias, gate, {{"dy", dy}});
   return {at::empty_like(x), at::empty_like(bias)};
 }
 
 Tensor gate_double_backward_meta(const Tensor& ddx, const Tensor& dy, const Tensor& x,
                                  const OptionalTensor& bias, std::string_view gate) {
-  check_arguments("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
+  check_gate("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
   return at::empty_like(x);
 }
 

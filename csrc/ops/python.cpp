@@ -13,12 +13,25 @@ namespace {
 
 using OptionalTensor = std::optional<at::Tensor>;
 
-void check_arguments(const std::string& op, const at::Tensor& x, const OptionalTensor& bias,
-                     std::string_view gate, const OptionalTensor& dy, const OptionalTensor& ddx) {
+// Their names, and what `approximate` calls them, None if it does not.
+std::vector<std::pair<std::string, std::optional<std::string>>> gates() {
+  std::vector<std::pair<std::string, std::optional<std::string>>> result;
+  for (const auto& [gate, name, approximate] : gelu_kernels::gates()) {
+    result.emplace_back(name, approximate ? std::optional<std::string>(approximate) : std::nullopt);
+  }
+  return result;
+}
+
+at::Tensor geglu(const at::Tensor& x, const OptionalTensor& up, std::string_view approximate) {
+  return gelu_kernels::fused_glu(x, up, gelu_kernels::gate_for("geglu", approximate));
+}
+
+void check_gate(const std::string& op, const at::Tensor& x, const OptionalTensor& bias,
+                std::string_view gate, const OptionalTensor& dy, const OptionalTensor& ddx) {
   std::vector<gelu_kernels::Argument> like_x;
   if (ddx) like_x.push_back({"ddx", *ddx});
   if (dy) like_x.push_back({"dy", *dy});
-  gelu_kernels::check_arguments(op.c_str(), x, bias, gate, like_x);
+  gelu_kernels::check_gate(op.c_str(), x, bias, gate, like_x);
 }
 
 void check_glu(const std::string& op, const at::Tensor& x, const at::Tensor& up,
@@ -26,9 +39,9 @@ void check_glu(const std::string& op, const at::Tensor& x, const at::Tensor& up,
   gelu_kernels::check_glu(op.c_str(), x, up, gate, dy);
 }
 
-void check_glu_packed(const std::string& op, const at::Tensor& x, std::string_view gate,
+void check_glu_halves(const std::string& op, const at::Tensor& x, std::string_view gate,
                       const OptionalTensor& dy) {
-  gelu_kernels::check_glu_packed(op.c_str(), x, gate, dy);
+  gelu_kernels::check_glu_halves(op.c_str(), x, gate, dy);
 }
 
 void check_soi_forward(const at::Tensor& x, const OptionalTensor& bias, const at::Tensor& seed,
@@ -50,20 +63,19 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         Release());
   m.def("bias_gelu", &gelu_kernels::fused_bias_gelu, py::arg("input"), py::arg("bias"),
         py::arg("approximate") = "none", Release());
-  m.def("soi_map", &gelu_kernels::soi_map, py::arg("input"), py::arg("approximate") = "none",
+  m.def("geglu", &geglu, py::arg("input"), py::arg("up") = py::none(),
+        py::arg("approximate") = "none", Release());
+  m.def("soi_map", &gelu_kernels::soi_map, py::arg("input"), py::arg("gate") = "normal",
         py::arg("generator") = py::none(), Release());
   m.def("bias_soi_map", &gelu_kernels::fused_bias_soi_map, py::arg("input"), py::arg("bias"),
-        py::arg("approximate") = "none", py::arg("generator") = py::none(), Release());
-  m.def("geglu", &gelu_kernels::fused_geglu, py::arg("gate"), py::arg("up"),
-        py::arg("approximate") = "none", Release());
-  m.def("gelu_and_mul", &gelu_kernels::fused_gelu_and_mul, py::arg("input"),
-        py::arg("approximate") = "none", Release());
-  m.def("check_arguments", &check_arguments, py::arg("op"), py::arg("x"), py::arg("bias"),
-        py::arg("gate"), py::arg("dy") = py::none(), py::arg("ddx") = py::none());
+        py::arg("gate") = "normal", py::arg("generator") = py::none(), Release());
+  m.def("gates", &gates);
+  m.def("check_gate", &check_gate, py::arg("op"), py::arg("x"), py::arg("bias"), py::arg("gate"),
+        py::arg("dy") = py::none(), py::arg("ddx") = py::none());
   m.def("soi_thresholds", &gelu_kernels::soi_thresholds, py::arg("x"), py::arg("gate"));
   m.def("check_glu", &check_glu, py::arg("op"), py::arg("x"), py::arg("up"), py::arg("gate"),
         py::arg("dy") = py::none());
-  m.def("check_glu_packed", &check_glu_packed, py::arg("op"), py::arg("x"), py::arg("gate"),
+  m.def("check_glu_halves", &check_glu_halves, py::arg("op"), py::arg("x"), py::arg("gate"),
         py::arg("dy") = py::none());
   m.def("check_soi_forward", &check_soi_forward);
   m.def("check_soi_backward", &check_soi_backward);

@@ -9,7 +9,7 @@ c10::SymInt mask_bytes(const at::Tensor& x) { return (x.sym_numel() + 7) / 8; }
 
 Gate check_soi_forward(const at::Tensor& x, const std::optional<at::Tensor>& bias,
                        const at::Tensor& seed, std::string_view gate, const GlobalIndex& index) {
-  const Gate id = check_arguments("soi_forward", x, bias, gate);
+  const Gate id = check_gate("soi_forward", x, bias, gate);
   TORCH_CHECK_VALUE(seed.dim() == 0, "gelu_kernels::soi_forward: seed must be 0-d, got ",
                     seed.dim(), " dimensions");
   TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong,

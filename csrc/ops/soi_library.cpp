@@ -51,46 +51,46 @@ std::tuple<at::Tensor, at::Tensor> soi_backward_bias(const at::Tensor& dy, const
   return op.call(dy, mask);
 }
 
-at::Tensor soi_map(const at::Tensor& x, std::string_view approximate,
-                   const std::optional<at::Generator>& generator) {
-  check_input("soi_map", x);
+namespace {
+
+at::Tensor apply_soi_map(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
+                         std::string_view gate, const std::optional<at::Generator>& generator) {
+  check_input(op, x);
   if (x.layout() == at::kJagged) {
-    return map_values("soi_map", x, [&](const at::Tensor& values) {
-      return soi_map(values, approximate, generator);
+    return map_values(op, x, [&](const at::Tensor& values) {
+      return apply_soi_map(op, values, bias, gate, generator);
     });
   }
-  const auto gate = gate_for("soi_map", approximate);
-  const at::Tensor seed = draw_seed("soi_map", x, generator);
-  return std::get<0>(soi_forward(x, std::nullopt, seed, gate, 0, 0, 0));
+  const auto same_dtype = bias_for(op, bias, x);
+  gate_named(op, gate);  // before a seed is drawn
+  return std::get<0>(
+      soi_forward(x, same_dtype, draw_seed(op, x, generator), gate, /*offset=*/0, 0, 0));
 }
 
-at::Tensor fused_bias_soi_map(const at::Tensor& x, const at::Tensor& bias,
-                              std::string_view approximate,
+}  // namespace
+
+at::Tensor soi_map(const at::Tensor& x, std::string_view gate,
+                   const std::optional<at::Generator>& generator) {
+  return apply_soi_map("soi_map", x, std::nullopt, gate, generator);
+}
+
+at::Tensor fused_bias_soi_map(const at::Tensor& x, const at::Tensor& bias, std::string_view gate,
                               const std::optional<at::Generator>& generator) {
-  check_input("fused_bias_soi_map", x);
-  if (x.layout() == at::kJagged) {
-    return map_values("fused_bias_soi_map", x, [&](const at::Tensor& values) {
-      return fused_bias_soi_map(values, bias, approximate, generator);
-    });
-  }
-  const at::Tensor same_dtype = bias_for("fused_bias_soi_map", bias, x);
-  const auto gate = gate_for("fused_bias_soi_map", approximate);
-  const at::Tensor seed = draw_seed("fused_bias_soi_map", x, generator);
-  return std::get<0>(soi_forward(x, same_dtype, seed, gate, 0, 0, 0));
+  return apply_soi_map("fused_bias_soi_map", x, bias, gate, generator);
 }
 
 TORCH_LIBRARY_FRAGMENT(gelu_kernels, m) {
-  m.def("soi_map(Tensor x, *, str approximate=\"none\", Generator? generator=None) -> Tensor",
+  m.def("soi_map(Tensor x, *, str gate=\"normal\", Generator? generator=None) -> Tensor",
         {at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded});
   m.def(
-      "fused_bias_soi_map(Tensor x, Tensor bias, *, str approximate=\"none\", "
+      "fused_bias_soi_map(Tensor x, Tensor bias, *, str gate=\"normal\", "
       "Generator? generator=None) -> Tensor",
       {at::Tag::pt2_compliant_tag, at::Tag::nondeterministic_seeded});
   m.def(
       "soi_forward(Tensor x, Tensor? bias, Tensor seed, str gate, int offset=0, int row_length=0, "
       "int row_stride=0) -> (Tensor y, Tensor mask)",
       {at::Tag::pt2_compliant_tag});
-  m.def("soi_backward(Tensor dy, Tensor mask) -> Tensor", {at::Tag::pt2_compliant_tag});
+  m.def("soi_backward(Tensor dy, Tensor mask) -> Tensor dx", {at::Tag::pt2_compliant_tag});
   m.def("soi_backward_bias(Tensor dy, Tensor mask) -> (Tensor dx, Tensor dbias)",
         {at::Tag::pt2_compliant_tag});
 }

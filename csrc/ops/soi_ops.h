@@ -23,10 +23,10 @@ at::Tensor soi_backward(const at::Tensor& dy, const at::Tensor& mask);
 std::tuple<at::Tensor, at::Tensor> soi_backward_bias(const at::Tensor& dy, const at::Tensor& mask);
 
 // The public operators.
-C10_EXPORT at::Tensor soi_map(const at::Tensor& x, std::string_view approximate,
+C10_EXPORT at::Tensor soi_map(const at::Tensor& x, std::string_view gate,
                               const std::optional<at::Generator>& generator);
 C10_EXPORT at::Tensor fused_bias_soi_map(const at::Tensor& x, const at::Tensor& bias,
-                                         std::string_view approximate,
+                                         std::string_view gate,
                                          const std::optional<at::Generator>& generator);
 
 // For tests: of the 2^32 random words, how many have -|x| in the tail of F, in int64, for a float32

@@ -297,8 +297,8 @@ def check_glu(driver: State, dy: Tensor, x: Tensor, up: Tensor) -> None:
 
 def check_packed_glu(driver: State, dy: Tensor, x: Tensor) -> None:
     """The kernels have the halves, in place."""
-    y = ops.glu_packed_forward(x, "normal")
-    dx = ops.glu_packed_backward(dy, x, "normal")
+    y = ops.glu_halves_forward(x, "normal")
+    dx = ops.glu_halves_backward(dy, x, "normal")
     forward, backward = driver.launches
     gated, up = x.chunk(2, -1)
     d_gated, dup = dx.chunk(2, -1)
@@ -328,8 +328,8 @@ def test_glu_vectors(driver):
     """Halves are promised to be aligned where they are: rows of whole vectors."""
     for columns, expected in ((40, 16), (36, None)):
         x = torch.empty(24, 2 * columns, dtype=torch.bfloat16)
-        y = ops.glu_packed_forward(x, "normal")
-        ops.glu_packed_backward(y, x, "normal")
+        y = ops.glu_halves_forward(x, "normal")
+        ops.glu_halves_backward(y, x, "normal")
         forward, backward = driver.launches
         assert [forward.divisors.get(name) for name in ("out", "dy", "x")] == [expected] * 3
         names = ("dx", "dup", "dy", "x", "up")
@@ -341,7 +341,7 @@ def test_glu_vectors(driver):
 def test_glu_of_nothing(shape, driver):
     x = torch.empty(shape)
     ops.glu_backward(ops.glu_forward(x, x, "normal"), x, x, "normal")
-    ops.glu_packed_backward(ops.glu_packed_forward(x, "normal"), x, "normal")
+    ops.glu_halves_backward(ops.glu_halves_forward(x, "normal"), x, "normal")
     assert driver.launches == []
 
 
