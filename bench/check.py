@@ -1,4 +1,4 @@
-"""Whether what is timed is right, before it is timed."""
+"""Checks a result before it is timed."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,6 +12,6 @@ Check = Callable[[str, Side], None]  # computes a pass; raises AssertionError
 
 
 def checker(workload: Workload, inputs: Inputs) -> Check:
-    if workload.operator.random:
+    if workload.operator.is_random:
         return partial(check_soi, workload, inputs)
     return partial(check_exact, expected(workload, inputs), inputs)

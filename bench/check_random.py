@@ -1,20 +1,20 @@
-"""Whether an SOI map is right: what it keeps is exact, and how often it keeps is counted.
+"""Checks an SOI map: an element that it keeps is exact, and it keeps as many as it should.
 
 The count of an element that is kept with probability p has the variance p (1 - p) a draw, and by
 Bernstein's inequality a sum with the variance v is t away from its mean with a chance of at most
 2 exp(-t^2 / 2 / (v + t / 3)). A sum beyond the t that makes this CHANCE / COMPARISONS is refused,
 so that the chance to refuse a right one anywhere in a benchmark is below CHANCE.
 
-What is timed tells too little of F; 16 elements tell nothing. Each side is therefore drawn once for
-PROBES, few values of x and each many times: so many that the chance to miss a wrong side is below
-CHANCE, if it has another gate's F, an F that is 0.01 off for |x| < 3, one that does not depend on
-x, or one of another element's x. The hardest is to tell the F of "none" from that of "tanh". For
-the fewest draws that takes x near -3.2, where they are 15 % apart; so most of the probes lie there,
-and are counted together. tests/test_bench.py computes these chances.
+The timed tensors tell too little of F; 16 elements tell nothing. Each side is therefore drawn once
+for PROBES, few values of x and each many times: so many that the chance to miss a wrong side is
+below CHANCE, if it has another gate's F, an F that is 0.01 off for |x| < 3, one independent of x,
+or one of another element's x. The F of "normal" and of "normal_tanh" are the hardest to tell
+apart. For the fewest draws that takes x near -3.2, where they are 15 % apart; so most of the probes
+lie there, and are counted together. tests/test_bench.py computes these chances.
 
-What is timed is counted as well, since its size may choose another kernel: of LEAST normal numbers,
-a side that keeps half of them all is 15 sigmas beyond the bound. Finer faults of a size would be
-missed.
+The timed tensors are counted as well, since a size may choose another kernel: of LEAST normal
+numbers, a side that keeps half of them all is 15 sigmas beyond the bound. Finer faults of a size
+would be missed.
 """
 
 import math
@@ -24,33 +24,33 @@ import torch
 from torch import Tensor
 
 from bench.check_exact import assert_close
-from bench.operators import DISTRIBUTIONS, OPERATORS
+from bench.operators import OPERATORS, distribution
 from bench.sides import Side
 from bench.workloads import DTYPES, Inputs, Workload
 
 CHANCE = 1e-9
 COMPARISONS = 2**14  # two or nine for a side of a gate, a dtype, a size and a pass
 TOLERANCE = 2e-6  # of a probability, as functional.soi_map states it
-TAIL = [-3.5 + i / 64 for i in range(33)]  # all that bfloat16 has
+TAIL = [-3.5 + i / 64 for i in range(33)]  # every bfloat16 there
 CENTRE = [-2.0, -1.25, -0.5, -0.25, 0.25, 0.5, 1.25, 2.0]
 # A prime number: of a mask that is shifted by a power of two, no element fits.
 PROBES = torch.tensor(TAIL + CENTRE, dtype=torch.float64)
 ROWS, DRAWS = 2**15, 20  # of the probes, in a tensor; of that tensor
-SAMPLE, LEAST = 2**18, 2**12  # elements that are counted of what is timed: in one draw, in all
+SAMPLE, LEAST = 2**18, 2**12  # elements of a timed tensor that are counted: in one draw, in all
 
 
 def bound(variance: Tensor, chance: float) -> Tensor:
-    """What a sum's deviation exceeds with no more than this chance."""
+    """A sum's deviation exceeds it with no more than this chance."""
     log = math.log(2 / chance)
     return log / 3 + (log**2 / 9 + 2 * variance * log).sqrt()
 
 
 def right(gate: str, x: Tensor, dtype: torch.dtype) -> list[Tensor]:
-    """F in float64, and as PyTorch rounds it: at the end, or in each step, by which the F of "none"
-    has no tail in 16 bits."""
-    distribution = DISTRIBUTIONS[gate]
-    exact = distribution(x.double())
-    return [exact, exact.to(dtype).double(), distribution(x.to(dtype)).double()]
+    """F in float64, and as PyTorch rounds it: at the end, or in each step, which leaves the F of
+    "normal" without a tail in 16 bits."""
+    f = distribution(gate)
+    exact = f(x.double())
+    return [exact, exact.to(dtype).double(), f(x.to(dtype)).double()]
 
 
 def refuse_counts(counts: Tensor, draws: int, groups: Tensor, wanted: list[Tensor]) -> None:
@@ -101,7 +101,7 @@ def kept_exactly(result: object, source: Tensor) -> Tensor:
 
 
 def check_soi(workload: Workload, inputs: Inputs, label: str, side: Side) -> None:
-    x = workload.operator.formula(lambda x: x)(*inputs.operands)  # with its bias
+    x = workload.operator.formula_of(lambda x: x)(*inputs.operands)  # with its bias
     source = x if label == "forward" else inputs.dy
     draws = math.ceil(LEAST / workload.elements)
     sample = x.flatten()[:SAMPLE]

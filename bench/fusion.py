@@ -10,14 +10,13 @@ from functools import partial
 
 import click
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from bench import environment
 from bench.memory import fix_the_source_of_memory
-from bench.operators import Call, quick_gelu
+from bench.operators import EAGER_GATES, GATES, Call
 from bench.sizes import Size, SizeType
 from bench.timing import cpu_clock, cuda_clock, quartiles
 from bench.workloads import DTYPES, Workload
@@ -37,8 +36,8 @@ PASSES = ("forward", "both")
 
 
 def compiled(function: str, side: str, gate: str) -> Callable[[Tensor, Tensor], Tensor]:
-    theirs = quick_gelu if gate == "sigmoid" else partial(F.gelu, approximate=gate)
-    gelu = theirs if side == "F.gelu" else partial(functional.gelu, approximate=gate)
+    ours = partial(functional.gelu, approximate=GATES[gate])
+    gelu = EAGER_GATES[gate] if side == "F.gelu" else ours
 
     def forward(x: Tensor, r: Tensor) -> Tensor:
         return FUNCTIONS[function](gelu, x, r)
@@ -77,7 +76,7 @@ def measure(
 
 
 @click.command(help=__doc__)
-@click.option("--gate", type=click.Choice(["none", "tanh", "sigmoid"]), default="none")
+@click.option("--gate", type=click.Choice(tuple(EAGER_GATES)), default="normal")
 @click.option(
     "--dtype",
     "dtypes",

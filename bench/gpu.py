@@ -20,7 +20,7 @@ from bench.plan import PLANTED, Plan
 from bench.runs import RESULTS, ROOT, keep
 from bench.stages import PASSED, run_groups
 
-SLACK = 3.0  # seconds, to kill what is left and to write the report
+SLACK = 3.0  # seconds, to kill the last processes and to write the report
 
 
 def probe(device: str) -> dict:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h: orphans below this process become its children
 PATIENCE = 10.0  # seconds
-# Exit statuses, as those of timeout(1) and the shell.
+# Exit statuses, as timeout(1) and the shell have them.
 OUT_OF_TIME, NOT_FOUND, KILLED = 124, 127, 137
 
 

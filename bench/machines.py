@@ -1,13 +1,13 @@
-"""NVIDIA GPUs for a static roofline: what is known of each, by whom, and what a kernel takes there.
+"""NVIDIA GPUs for a static roofline: the numbers of each, their sources, and the time of a kernel.
 
-This project has measured the copy of an H200 alone; what follows from the rest is a prediction.
+This project has measured the copy of an H200 alone; all else here predicts.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 # Lanes of a processor in a cycle. Four schedulers issue an instruction for 32 threads each. The
-# others are those of the table "Throughput of Native Arithmetic Instructions" in the CUDA C++
+# other numbers are from the table "Throughput of Native Arithmetic Instructions" in the CUDA C++
 # Programming Guide, and ptxas 13.0 spaces independent instructions accordingly: MUFU by 8 cycles,
 # the ALU's by 2, and FFMA by 1, on compute capability 8.0 by 2.
 HOPPER = {"issue": 128, "FMA": 128, "ALU": 64, "MUFU": 16, "FP64": 64}
@@ -24,7 +24,7 @@ PIPES = {
 # ptxas spaces these by 2 cycles: packed float32 saves slots and no arithmetic. A B200 was measured
 # at 120 float32 lanes in a cycle (NVIDIA/cudnn-frontend#1178). HADD2 converts float16.
 AT_64_LANES = {"FADD2", "FFMA2", "FMUL2", "HADD2", "HFMA2", "HMUL2"}
-# Of memory, control and what is uniform: their own pipes are not counted, as bytes stand for them.
+# Memory, control and uniform instructions: bytes stand for their own pipes, which are not counted.
 ISSUE_ONLY = {"ATOMG", "BAR", "BRA", "BSSY", "BSYNC", "CALL", "EXIT", "LD", "LDC", "LDCU", "LDG"}
 ISSUE_ONLY |= {"LDS", "RED", "RET", "S2R", "S2UR", "SHFL", "ST", "STG", "STS", "WARPSYNC"}
 

@@ -1,4 +1,4 @@
-"""The measurement: all that was asked for, each side beside a plain copy of memory."""
+"""The measurement of a plan: each side beside a plain copy of memory."""
 
 import math
 import os
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from bench import timing
 from bench.check import Check, checker
 from bench.memory import peak_bytes, saved_bytes
-from bench.operators import Call
+from bench.operators import Call, is_measured
 from bench.peers import Sides
 from bench.sides import Side, sides_of
 from bench.sizes import Size
@@ -46,7 +46,13 @@ class Plan:
     deadline: float = math.inf  # by monotonic()
 
     def __len__(self) -> int:
-        return math.prod(map(len, (self.ops, self.passes, self.gates, self.dtypes, self.sizes)))
+        return math.prod(map(len, (self.cells, self.sizes, self.passes)))
+
+    @property
+    def cells(self) -> list[tuple[str, str, str]]:
+        """Of a gate, a dtype and an operator."""
+        found = product(self.gates, self.dtypes, self.ops)
+        return [(gate, dtype, op) for gate, dtype, op in found if is_measured(op, gate)]
 
     @property
     def seconds_left(self) -> float:
@@ -126,7 +132,7 @@ def measure_pass(
 
 
 def wrong_sides(label: str, sides: dict[str, Side], check: Check) -> dict[str, str]:
-    """By name, what is wrong."""
+    """The problem of each wrong side, by its name."""
     wrong = {}
     for name, side in sides.items():
         try:
@@ -167,7 +173,7 @@ def rotated(plan: Plan, workload: Workload) -> int:
 
 
 def needed_memory(plan: Plan, workload: Workload) -> int:
-    """The inputs and results of a set, and what is computed in float64 to check them."""
+    """Of the inputs and results of a set, and of the float64 tensors that check them."""
     return rotated(plan, workload) * workload.bytes_moved("both") + 40 * workload.elements
 
 
@@ -182,9 +188,9 @@ def obstacle(plan: Plan, workload: Workload) -> str | None:
 
 
 def measure(plan: Plan, progress: tqdm) -> Iterator[dict]:
-    """Records; one with the key "skipped" or "wrong" says what was not timed, and why."""
+    """Records; one with the key "skipped" or "wrong" gives the reason why a cell has no time."""
     passes_left = len(plan)
-    for gate, dtype, op in product(plan.gates, plan.dtypes, plan.ops):
+    for gate, dtype, op in plan.cells:
         sides = sides_of(op, gate, plan.backend, plan.peers, plan.inductor)
         for size in plan.sizes:
             workload = Workload(op, gate, dtype, size.elements(dtype))

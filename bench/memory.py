@@ -1,4 +1,4 @@
-"""The memory of a call: its peak, what a forward pass keeps for backward, where it comes from."""
+"""The memory of a call: its peak, the bytes that forward keeps for backward, and its source."""
 
 import ctypes
 
@@ -16,7 +16,7 @@ FRESH = 4 * 2**20
 
 def fix_the_source_of_memory() -> None:
     """On a CPU results from 4 MiB on are fresh from the system, and less is used again. Left to
-    itself, glibc gives memory with or without page faults by what was freed before."""
+    itself, glibc gives memory with or without page faults, depending on memory freed before."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(M_MMAP_THRESHOLD, FRESH)
         mallopt(M_TRIM_THRESHOLD, 64 * FRESH)
@@ -42,7 +42,7 @@ def peak_bytes(call: Call, device: str) -> int:
 
 
 def saved_bytes(side: Side, inputs: Inputs) -> int:
-    """Those that autograd keeps: each piece of memory once."""
+    """The bytes that autograd keeps, each piece of memory once."""
     storages = {}
 
     def pack(t: Tensor) -> Tensor:

@@ -1,53 +1,104 @@
-"""The operators that are measured: a row has all that the benchmark knows of one."""
+"""The operators of the table that are measured, and the same in plain PyTorch."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gelu_kernels import functional, reference
+from gelu_kernels import _C, functional, reference
+from gelu_kernels.operators import PUBLIC, Gate, core
 
-ops, aten = torch.ops.gelu_kernels, torch.ops.aten
+aten = torch.ops.aten
 
-GATES = tuple(reference.gates)
+GATES: dict[str, str | None] = dict(_C.gates())  # with their names for approximate=
+OPERATORS = {op.label: op for op in PUBLIC}
 Call = Callable[[], object]
-Gate = Callable[[Tensor], Tensor]
 Function = Callable[..., Tensor]  # of the operands
-Backward = Callable[..., Call]  # of the gate's name, dy and the operands; gives the gradients
+Backward = Callable[..., Call]  # of dy and the operands; gives the gradients
 
-# Of the operands, for the rows and columns of the result.
-SHAPES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
-    "x": lambda rows, columns: (rows, columns),
-    "up": lambda rows, columns: (rows, columns),
-    "halves": lambda rows, columns: (rows, 2 * columns),
-    "bias": lambda rows, columns: (columns,),
+
+def is_measured(op: str, gate: str) -> bool:
+    """fused_gate, which has no function, has the kernels of fused_gelu. It is measured for gates
+    that approximate= cannot name."""
+    named = GATES.get(gate) is not None
+    if OPERATORS[op].selector == "approximate":
+        return named
+    return OPERATORS[op].function is not None or not named
+
+
+def our_forward(op: str, gate: str) -> Function:
+    """By the quickest route that can name the gate."""
+    operator = OPERATORS[op]
+    if operator.function:
+        function = getattr(functional, operator.function)
+        if "gate" in signature(function).parameters:
+            return partial(function, gate=gate)
+        if GATES[gate] is not None:
+            return partial(function, approximate=GATES[gate])
+    return partial(operator.overload, gate=gate)
+
+
+def our_backward(op: str, gate: str) -> Backward | None:
+    """As the core operator, without autograd's time on the CPU. Only forward has a random mask."""
+    operator = OPERATORS[op]
+    if operator.is_random:
+        return None
+    backward = core(operator.backward)
+
+    def call(dy: Tensor, *operands: Tensor) -> Call:
+        tensors = {"dy": dy, **dict(zip(operator.operands, operands, strict=True))}
+        return partial(backward.overload, *map(tensors.get, backward.inputs), gate)
+
+    return call
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    return x * torch.sigmoid(1.702 * x)
+
+
+# As one writes them; another gate is written as in gelu_kernels/reference.py.
+EAGER_GATES: dict[str, Gate] = {
+    "normal": F.gelu,
+    "normal_tanh": partial(F.gelu, approximate="tanh"),
+    "logistic_1702": quick_gelu,
+}
+DISTRIBUTIONS: dict[str, Gate] = {
+    "normal": torch.special.ndtr,
+    "normal_tanh": lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
+    "logistic_1702": lambda x: torch.sigmoid(1.702 * x),
 }
 
 
-@dataclass(frozen=True)
-class Operator:
-    operands: tuple[str, ...]
-    formula: Callable[[Gate], Function]  # what one writes without this package
-    ours: Callable[..., Tensor]
-    # Backward without autograd's time on the CPU; for ours the gate's name is that in C++.
-    our_backward: Backward | None = None
-    eager_backward: Backward | None = None
-    random: bool = False  # the gate multiplies by a mask, and a bit for an element is saved
+def exact_gate(gate: str) -> Gate:
+    """For float64."""
+    return getattr(reference, gate)
 
 
-# The operators that autograd calls, after what the forward pass saves.
+def distribution(gate: str) -> Gate:
+    """F of the gate x F(x)."""
+    value = exact_gate(gate)
+    return DISTRIBUTIONS.get(gate, lambda x: torch.where(x == 0, 0.5, value(x) / x))
 
 
-def eager_gelu_backward(gate: str, dy: Tensor, x: Tensor) -> Call:
-    return partial(aten.gelu_backward.default, dy, x, approximate=gate)
+def eager_forward(op: str, gate: str) -> Function:
+    if OPERATORS[op].is_random:
+        return OPERATORS[op].formula_of(lambda x: x * torch.bernoulli(distribution(gate)(x)))
+    return OPERATORS[op].formula_of(EAGER_GATES.get(gate) or exact_gate(gate))
 
 
-def eager_bias_gelu_backward(gate: str, dy: Tensor, x: Tensor, bias: Tensor) -> Call:
-    gradient = eager_gelu_backward(gate, dy, x + bias)
+# Backward passes by the operators that autograd calls, after forward has saved its tensors.
+
+
+def eager_gelu_backward(approximate: str, dy: Tensor, x: Tensor) -> Call:
+    return partial(aten.gelu_backward.default, dy, x, approximate=approximate)
+
+
+def eager_bias_gelu_backward(approximate: str, dy: Tensor, x: Tensor, bias: Tensor) -> Call:
+    gradient = eager_gelu_backward(approximate, dy, x + bias)
 
     def call() -> tuple[Tensor, Tensor]:
         dx = gradient()
@@ -56,78 +107,26 @@ def eager_bias_gelu_backward(gate: str, dy: Tensor, x: Tensor, bias: Tensor) -> 
     return call
 
 
-def eager_geglu_backward(gate: str, dy: Tensor, x: Tensor, up: Tensor) -> Call:
-    value = F.gelu(x, approximate=gate)
-    return lambda: (aten.gelu_backward.default(dy * up, x, approximate=gate), dy * value)
+def eager_geglu_backward(approximate: str, dy: Tensor, x: Tensor, up: Tensor) -> Call:
+    value = F.gelu(x, approximate=approximate)
+    backward = partial(aten.gelu_backward.default, approximate=approximate)
+    return lambda: (backward(dy * up, x), dy * value)
 
 
-def eager_gelu_and_mul_backward(gate: str, dy: Tensor, halves: Tensor) -> Call:
-    gradients = eager_geglu_backward(gate, dy, *halves.chunk(2, -1))
+def eager_geglu_halves_backward(approximate: str, dy: Tensor, both: Tensor) -> Call:
+    gradients = eager_geglu_backward(approximate, dy, *both.chunk(2, -1))
     return lambda: torch.cat(gradients(), -1)
 
 
-def gelu_and_mul(gate: Gate) -> Function:
-    def function(halves: Tensor) -> Tensor:
-        x, up = halves.chunk(2, -1)
-        return gate(x) * up
-
-    return function
-
-
-OPERATORS = {
-    "gelu": Operator(
-        ("x",),
-        lambda gate: gate,
-        functional.gelu,
-        lambda gate, dy, x: partial(ops.gate_backward.default, dy, x, None, gate),
-        eager_gelu_backward,
-    ),
-    "bias_gelu": Operator(
-        ("x", "bias"),
-        lambda gate: lambda x, bias: gate(x + bias),
-        functional.bias_gelu,
-        lambda gate, *tensors: partial(ops.gate_backward_bias.default, *tensors, gate),
-        eager_bias_gelu_backward,
-    ),
-    "geglu": Operator(
-        ("x", "up"),
-        lambda gate: lambda x, up: gate(x) * up,
-        functional.geglu,
-        lambda gate, *tensors: partial(ops.glu_backward.default, *tensors, gate),
-        eager_geglu_backward,
-    ),
-    "gelu_and_mul": Operator(
-        ("halves",),
-        gelu_and_mul,
-        functional.geglu,
-        lambda gate, *tensors: partial(ops.glu_halves_backward.default, *tensors, gate),
-        eager_gelu_and_mul_backward,
-    ),
-    "soi_map": Operator(("x",), lambda gate: gate, functional.soi_map, random=True),
-    "bias_soi_map": Operator(
-        ("x", "bias"),
-        lambda gate: lambda x, bias: gate(x + bias),
-        functional.bias_soi_map,
-        random=True,
-    ),
+EAGER_BACKWARD: dict[str, Callable[..., Call]] = {
+    "gelu": eager_gelu_backward,
+    "bias_gelu": eager_bias_gelu_backward,
+    "geglu": eager_geglu_backward,
+    "geglu_halves": eager_geglu_halves_backward,
 }
 
 
-def quick_gelu(x: Tensor) -> Tensor:
-    return x * torch.sigmoid(1.702 * x)
-
-
-# F of the paper's x F(x), as one writes it.
-DISTRIBUTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "none": torch.special.ndtr,
-    "tanh": lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
-    "sigmoid": lambda x: torch.sigmoid(1.702 * x),
-}
-
-
-def random_gate(gate: str) -> Gate:
-    return lambda x: x * torch.bernoulli(DISTRIBUTIONS[gate](x))
-
-
-def eager_gate(gate: str) -> Gate:
-    return quick_gelu if gate == "sigmoid" else partial(F.gelu, approximate=gate)
+def eager_backward(op: str, gate: str) -> Backward | None:
+    if op in EAGER_BACKWARD and GATES[gate] in ("none", "tanh"):
+        return partial(EAGER_BACKWARD[op], GATES[gate])
+    return None

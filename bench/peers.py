@@ -12,7 +12,10 @@ Sides = dict[tuple[str, str], Side]
 def flash_attn() -> Sides:
     from flash_attn.ops.activations import bias_gelu_impl, fast_gelu_impl
 
-    return {("gelu", "tanh"): Side(fast_gelu_impl), ("bias_gelu", "tanh"): Side(bias_gelu_impl)}
+    return {
+        ("gelu", "normal_tanh"): Side(fast_gelu_impl),
+        ("bias_gelu", "normal_tanh"): Side(bias_gelu_impl),
+    }
 
 
 def megatron() -> Sides:
@@ -20,8 +23,8 @@ def megatron() -> Sides:
     from megatron.core.fusions.fused_bias_gelu import bias_gelu_impl
 
     return {
-        ("bias_gelu", "tanh"): Side(bias_gelu_impl),
-        ("gelu_and_mul", "tanh"): Side(lambda halves: bias_geglu_impl(halves, None)),
+        ("bias_gelu", "normal_tanh"): Side(bias_gelu_impl),
+        ("geglu_halves", "normal_tanh"): Side(lambda both: bias_geglu_impl(both, None)),
     }
 
 
@@ -29,16 +32,16 @@ def transformer_engine() -> Sides:
     from transformer_engine.pytorch import ops
 
     return {
-        ("gelu", "tanh"): Side(ops.GELU()),
-        ("gelu", "sigmoid"): Side(ops.QGELU()),
-        ("gelu_and_mul", "tanh"): Side(ops.GEGLU()),
+        ("gelu", "normal_tanh"): Side(ops.GELU()),
+        ("gelu", "logistic_1702"): Side(ops.QGELU()),
+        ("geglu_halves", "normal_tanh"): Side(ops.GEGLU()),
     }
 
 
 def transformers() -> Sides:
     from transformers.activations import ACT2FN
 
-    names = {"none": "gelu", "tanh": "gelu_pytorch_tanh", "sigmoid": "quick_gelu"}
+    names = {"normal": "gelu", "normal_tanh": "gelu_pytorch_tanh", "logistic_1702": "quick_gelu"}
     return {("gelu", gate): Side(ACT2FN[name]) for gate, name in names.items()}
 
 

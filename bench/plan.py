@@ -1,4 +1,4 @@
-"""What `make gpu` runs, in which order, and each group's share of the time."""
+"""The stages of `make gpu`, their order, and each group's share of the time."""
 
 import os
 import re
@@ -38,7 +38,7 @@ SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors"
 
 
 def test_files() -> list[Path]:
-    """The files with tests that take a device."""
+    """The files whose tests take a device."""
     files = sorted((ROOT / "tests").glob("test_*.py"))
     return [file for file in files if re.search(r"\b(device|gpu)\b", file.read_text())]
 
@@ -51,7 +51,7 @@ def load_run(folder: Path) -> Run:
 
 @dataclass(frozen=True)
 class Plan:
-    folder: Path  # of what the stages write
+    folder: Path  # of the files that stages write
     device: str  # torch's; "cpu" for a rehearsal of every stage, on little data
     architectures: str = ""
 
@@ -87,7 +87,7 @@ class Plan:
     def bench(self, name: str, backend: str, *arguments: str) -> Stage:
         """It stops by itself when its time is up."""
         output = self.file(name, "")
-        few = ("--size", "2^10", "--gate", "none", "--dtype", "bfloat16", "--op", "gelu")
+        few = ("--size", "2^10", "--gate", "normal", "--dtype", "bfloat16", "--op", "gelu")
         command = [
             *(sys.executable, "-m", "bench", "--device", self.device, "--deadline", SECONDS),
             *(*arguments, *(few if self.rehearsal else ()), "--output", str(output)),
@@ -99,7 +99,7 @@ class Plan:
         file = self.file(name, ".xml")
         command = [
             *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--maxfail=100"),
-            # The versions of all else are those of the machine, and their warnings no failures.
+            # The machine has versions of its own, whose warnings are no failures.
             *("-W", "default", "-p", "no:cacheprovider", *selection),
             # xunit1 has properties, in which tests leave their largest errors.
             *(f"--junit-xml={file}", "-o", "junit_family=xunit1"),
@@ -109,7 +109,7 @@ class Plan:
         return Stage(name, command, ONE_THREAD, (0, nothing_selected), partial(junit.read, file))
 
     def tests(self, backend: str, selection: str) -> list[Stage]:
-        """A process for each file: a kernel that faults fails all that follows in its process."""
+        """A process for each file: a kernel that faults fails every later test of its process."""
         if self.rehearsal:
             # A whole range of float32 takes seconds.
             few = ("-p", "bench.few", "-k", "cpu and not cuda_on_cpu and not whole_range")
@@ -128,7 +128,7 @@ class Plan:
         return Stage(name, command, environment, (expected,))
 
     def groups(self) -> list[Group]:
-        """What is most worth knowing comes first; Triton compiles at run time and comes last. The
+        """The most telling comes first; Triton compiles at run time and comes last. The
         shares are seconds of 540."""
         many = os.cpu_count() or 1
         rest = ("--peer", "none", "--pass", "forward", "--pass", "backward")

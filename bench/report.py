@@ -22,7 +22,7 @@ def cells(records: Iterable[dict]) -> list[Records]:
     found: dict[tuple, Records] = {}
     for record in records:
         found.setdefault(key(record), {})[record["side"]] = record
-    # In the order of the tables, which is not that of the measurement.
+    # The tables have an order of their own.
     ops = list(OPERATORS)
     return [found[k] for k in sorted(found, key=lambda k: (ops.index(k[0]), PASSES.index(k[1])))]
 

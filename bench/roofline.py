@@ -1,8 +1,8 @@
 """``python -m bench.roofline``: how near each kernel is to the speed of a copy, predicted.
 
-It needs no GPU. What a kernel takes for an element is counted in its machine code, what a GPU has
-is in machines.py, and the resource that takes longest binds. A measurement of the same kernel,
-where there is one, stands beside the prediction.
+It needs no GPU. A kernel's machine code has its instructions for an element, machines.py has the
+speed of each resource of a GPU, and the resource that takes longest binds. A measurement of the
+same kernel, where there is one, stands beside the prediction.
 """
 
 import json
@@ -22,7 +22,7 @@ from machine_code.backends import BACKENDS
 from machine_code.cases import BYTES, CASES, GATED, GATES, INPUTS, Case
 from machine_code.vector_kernels import busiest, vector_kernels
 
-# What was measured: a gate, a dtype, and a pass by its operator and whether that has a bias.
+# The kernel of a record: its gate, its dtype, its operator and whether that has a bias.
 MEASURED_GATES = {"normal": "Normal", "normal_tanh": "NormalTanh", "logistic_1702": "Logistic1702"}
 MEASURED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 MEASURED = {
@@ -99,9 +99,9 @@ def rows_of(machine: Machine, cases: list[Case], needs: Needs, results: Path) ->
 
 
 def assumptions(machines: list[Machine]) -> Table:
-    table = Table("machine", "what", "value", "source", title="What is predicted rests on this")
+    table = Table("machine", "what", "value", "source", title="The predictions rest on this")
     for machine in machines:
-        names = ["processors", "clock, GHz", "bandwidth, TB/s", "that of a copy, TB/s"]
+        names = ["processors", "clock, GHz", "bandwidth, TB/s", "copy, TB/s"]
         values = [machine.processors, machine.clock, machine.bandwidth, machine.copied]
         for name, value, source in zip(names, values, machine.sources, strict=True):
             table.add_row(machine.name, name, str(value), source)

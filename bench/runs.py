@@ -1,8 +1,8 @@
 """Runs of the benchmark as files.
 
 A run is a dictionary: ``machine`` says where it was made, ``results`` has a record for each side of
-each cell that was timed. One JSON file may hold all of it, as that of ``make gpu`` does. A run that
-is kept is two files: a CSV with a line for each record, and a JSON with the rest of it beside.
+each cell that was timed. It may lie in one JSON file, as ``make gpu`` writes it. A run that is kept
+is two files: a CSV with a line for each record, and a JSON with the rest of it beside.
 """
 
 import csv

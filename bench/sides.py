@@ -1,4 +1,4 @@
-"""The ways to compute an operator that are compared: ours, PyTorch's, Inductor's and those of other
+"""The sides of a comparison: an operator by this package, by PyTorch, by Inductor and by other
 packages (peers.py)."""
 
 from collections.abc import Callable
@@ -9,17 +9,15 @@ import torch
 import torch._functorch.config
 from torch import Tensor
 
-from bench.operators import OPERATORS, Backward, Call, Function, eager_gate, random_gate
+from bench import operators
+from bench.operators import Backward, Call
 from bench.workloads import Inputs
-
-IDENTIFIERS = {"none": "normal", "tanh": "normal_tanh", "sigmoid": "logistic_1702"}
 
 
 @dataclass(frozen=True)
 class Side:
     forward: Callable[..., Tensor]  # of the operands
-    # The backward pass as an operator; of dy and the operands.
-    backward: Callable[..., Call] | None = None
+    backward: Backward | None = None  # as an operator; else by autograd
 
     def call(self, label: str, inputs: Inputs) -> Call:
         if label == "forward":
@@ -33,27 +31,14 @@ class Side:
         return lambda: torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
 
 
-def side(forward: Function, backward: Backward | None, gate: str) -> Side:
-    return Side(forward, partial(backward, gate) if backward else None)
-
-
 @cache  # one side for an operator and gate, whose check is not repeated
 def ours(op: str, gate: str) -> Side:
-    operator = OPERATORS[op]
-    chosen = {"gate": IDENTIFIERS[gate]} if operator.random else {"approximate": gate}
-    forward = partial(operator.ours, **chosen)
-    return side(forward, operator.our_backward, IDENTIFIERS[gate])
-
-
-def eager_formula(op: str, gate: str) -> Function:
-    operator = OPERATORS[op]
-    return operator.formula(random_gate(gate) if operator.random else eager_gate(gate))
+    return Side(operators.our_forward(op, gate), operators.our_backward(op, gate))
 
 
 @cache
 def eager(op: str, gate: str) -> Side:
-    in_aten = gate != "sigmoid"
-    return side(eager_formula(op, gate), OPERATORS[op].eager_backward if in_aten else None, gate)
+    return Side(operators.eager_forward(op, gate), operators.eager_backward(op, gate))
 
 
 def compiled(op: str, gate: str) -> Side:
@@ -61,7 +46,7 @@ def compiled(op: str, gate: str) -> Side:
     torch.compiler.reset()
     # Else a backward pass cannot be run twice, and so not alone.
     torch._functorch.config.donated_buffer = False
-    return Side(torch.compile(eager_formula(op, gate), dynamic=True))
+    return Side(torch.compile(operators.eager_forward(op, gate), dynamic=True))
 
 
 def sides_of(

@@ -46,7 +46,7 @@ class Group:
     share: float  # of the time, beside the shares of the other groups
     stages: list[Stage]
     at_once: int = 1
-    needed: bool = False  # by all that comes after it
+    needed: bool = False  # by every later group
 
 
 def run(stage: Stage, seconds: float, path: str) -> dict[str, object]:

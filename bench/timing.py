@@ -1,4 +1,4 @@
-"""Times of calls, as quartiles over turns: what is compared is measured in turns, many short ones.
+"""Times of calls, as quartiles over turns: sides that are compared take turns, many short ones.
 
 A change of the machine's speed then meets all sides, and most turns pass without an interruption.
 """

@@ -1,4 +1,4 @@
-"""``python -m bench.triton_launch``: what a call of a Triton kernel costs the host.
+"""``python -m bench.triton_launch``: the cost of a Triton kernel's call for the host.
 
 Triton's launcher starts compiled kernels over the tests' stub of NVIDIA's driver library, so that
 no GPU is needed. A real driver takes some microseconds more, the same for each of these calls.
@@ -73,7 +73,7 @@ def main() -> None:
         sides = {title: [call] for title, call in calls().items()}
         for title, (_, median, _) in timing.quartiles(sides, timing.cpu_clock).items():
             print(f"{title:38} {median:6.2f}")
-        map.map_rows.device_caches.clear()  # while there is a driver to unload what is in it
+        map.map_rows.device_caches.clear()  # while there is a driver to unload the kernels in it
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bench.operators import OPERATORS, SHAPES, Operator
+from bench.operators import OPERATORS
+from gelu_kernels.operators import PublicOperator, Shape, core
 
 PASSES = ("forward", "backward", "both")
 DTYPES = {
@@ -24,7 +25,7 @@ class Workload:
     elements: int  # of the result
 
     @property
-    def operator(self) -> Operator:
+    def operator(self) -> PublicOperator:
         return OPERATORS[self.op]
 
     @property
@@ -36,24 +37,24 @@ class Workload:
         return self.elements // columns, columns
 
     @property
-    def shapes(self) -> list[tuple[int, ...]]:
+    def shapes(self) -> list[Shape]:
         """Of the operands."""
-        return [SHAPES[name](*self.shape) for name in self.operator.operands]
+        inputs = self.operator.inputs
+        return [inputs[name].shape(self.shape) for name in self.operator.operands]
 
     @property
     def bytes(self) -> int:
-        """Those of the result."""
+        """Of the result."""
         return self.elements * DTYPES[self.dtype].itemsize
 
-    def bytes_moved(self, label: str) -> int:
-        """By a pass: each input read once, each result written once. A gradient has the bytes of
-        its operand."""
-        operands = sum(map(math.prod, self.shapes)) * DTYPES[self.dtype].itemsize
-        mask = self.elements // 8
-        forward = operands + self.bytes + (mask if self.operator.random else 0)
-        saved = mask if self.operator.random else operands
-        backward = self.bytes + saved + operands
-        return {"forward": forward, "backward": backward, "both": forward + backward}[label]
+    def bytes_moved(self, label: str) -> float:
+        """By a pass."""
+        if label == "both":
+            return self.bytes_moved("forward") + self.bytes_moved("backward")
+        op = self.operator
+        without = () if "bias" in op.operands else ("bias",)
+        itemsize = DTYPES[self.dtype].itemsize
+        return core(getattr(op, label)).bytes_moved(self.shape, itemsize, without)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ Eight hidden layers, 128 wide, of unit-norm weight rows; Adam; batches of 128; 5
 are the 1797 digits, 8 by 8 pixels, that scikit-learn ships. The network is trained four times,
 side by side, from the same weights on the same batches, with
     torch.nn.GELU,
-    gelu_kernels.nn.GELU, the module of ``torch.ops.gelu_kernels.fused_gelu``,
-    gelu_kernels.nn.LinearGELU, that of ``torch.ops.gelu_kernels.fused_bias_gelu``, and
-    gelu_kernels.nn.SOIMap, that of ``torch.ops.gelu_kernels.soi_map``: while training nothing else
-        than the choice of the neurons that it drops is nonlinear (section 2; the paper: 2.00 % of
-        errors on MNIST, against 2.10 % with ReLU and dropout).
+    gelu_kernels.nn.GELU, by ``torch.ops.gelu_kernels.fused_gelu``,
+    gelu_kernels.nn.LinearGELU, by ``torch.ops.gelu_kernels.fused_bias_gelu``, and
+    gelu_kernels.nn.SOIMap, by ``torch.ops.gelu_kernels.soi_map``: in training, the choice of the
+        neurons that it drops is the only nonlinearity (section 2; the paper: 2.00 % of errors on
+        MNIST, against 2.10 % with ReLU and dropout).
 """
 
 import argparse
@@ -30,7 +30,7 @@ import gelu_kernels
 
 PIXELS, WIDTH, CLASSES, HIDDEN_LAYERS, BATCH = 64, 128, 10, 8, 128
 
-# What a hidden layer is made of, each in PyTorch and in gelu_kernels.
+# The hidden layers of the networks.
 HIDDEN: dict[str, Callable[[int, int], nn.Module]] = {
     "torch.nn.GELU": lambda i, o: nn.Sequential(nn.Linear(i, o), nn.GELU()),
     "gelu_kernels.nn.GELU": lambda i, o: nn.Sequential(nn.Linear(i, o), gelu_kernels.nn.GELU()),

@@ -7,8 +7,8 @@ scikit-learn ships: sequences of 8 rows of 8 pixels. Of 4 processes, 2 and 2 sha
 (tensor parallelism), and each pair has its half of a batch and of the parameters (FSDP).
 
 The hidden layers are ``gelu_kernels.nn.LinearGELU``; with ``--soi``, linear layers followed by
-``gelu_kernels.nn.SOIMap``. Either way the losses are those of one process, to rounding: the SOI map
-too keeps the same neurons, however they are divided.
+``gelu_kernels.nn.SOIMap``. Either way the losses are the same on one process, to rounding: the SOI
+map too keeps the same neurons, however they are divided.
 """
 
 import argparse

@@ -134,13 +134,21 @@ class PublicOperator(Operator):
         names = [a.name for a in self.overload._schema.arguments]
         return "approximate" if "approximate" in names else "gate"
 
+    def formula_of(self, gate: Gate) -> Callable[..., Tensor]:
+        """A function of the operands in plain PyTorch, as short as one writes it: it is timed."""
+
+        def product(x: Tensor, up: Tensor) -> Tensor:
+            return gate(x) * up
+
+        if self.halves:
+            return lambda x: product(*x.chunk(2, -1))
+        if "up" in self.operands:
+            return product
+        return (lambda x, bias: gate(x + bias)) if "bias" in self.operands else gate
+
     def reference(self, gate: Gate, *operands: Tensor) -> Tensor:
         """The formula in plain PyTorch."""
-        tensors = dict(zip(self.operands, operands, strict=True))
-        if self.halves:
-            tensors["x"], tensors["up"] = tensors["x"].chunk(2, -1)
-        x = tensors["x"] + tensors["bias"] if "bias" in tensors else tensors["x"]
-        return gate(x) * tensors["up"] if "up" in tensors else gate(x)
+        return self.formula_of(gate)(*operands)
 
 
 PUBLIC = (

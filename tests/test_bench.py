@@ -1,4 +1,4 @@
-"""The benchmark: what it counts, that nothing wrong is timed, and that it says what it left out."""
+"""The benchmark: its counts, that it times nothing wrong, and that it names what it leaves out."""
 
 import json
 from collections.abc import Callable
@@ -17,8 +17,9 @@ from tqdm import tqdm
 
 import bench.__main__
 from bench import accuracy, check_random, memory, peers, runs, timing
+from bench.check import checker
 from bench.measure import Plan, measure, rotated
-from bench.operators import DISTRIBUTIONS, GATES, OPERATORS, quick_gelu
+from bench.operators import GATES, OPERATORS, distribution, is_measured, quick_gelu
 from bench.sides import Side, eager, ours
 from bench.sizes import Size
 from bench.workloads import DTYPES, Inputs, Workload, make_inputs
@@ -34,28 +35,51 @@ def run(*arguments: str) -> Result:
 
 def test_bytes_moved() -> None:
     """By hand, for 512 rows of 512 bfloat16: 512 KiB each, a bias of 1 KiB, a mask of 32 KiB. The
-    halves of gelu_and_mul are two of these."""
+    halves of geglu_halves are two of these."""
     n, bias, mask = 2**19, 2**10, 2**15
     expected = {
         "gelu": (2 * n, 3 * n),
+        "gate": (2 * n, 3 * n),
         "bias_gelu": (2 * n + bias, 3 * n + 2 * bias),
+        "bias_gate": (2 * n + bias, 3 * n + 2 * bias),
         "geglu": (3 * n, 5 * n),
-        "gelu_and_mul": (3 * n, 5 * n),
+        "geglu_halves": (3 * n, 5 * n),
         "soi_map": (2 * n + mask, 2 * n + mask),
         "bias_soi_map": (2 * n + bias + mask, 2 * n + bias + mask),
     }
     assert expected.keys() == OPERATORS.keys()
     for op, (forward, backward) in expected.items():
-        workload = Workload(op, "none", "bfloat16", 2**18)
+        workload = Workload(op, "normal", "bfloat16", 2**18)
         assert workload.shape == (512, 512)
         assert workload.bytes_moved("forward") == forward
         assert workload.bytes_moved("backward") == backward
         assert workload.bytes_moved("both") == forward + backward
 
 
+def test_every_kernel_of_the_table_is_measured() -> None:
+    """For every gate, under the name of one of the operators that it serves."""
+
+    def kernels(op: str) -> tuple:
+        row = OPERATORS[op]
+        return row.forward, row.backward, row.operands, row.halves
+
+    for gate in [*GATES, "one that has only a name"]:
+        named = {kernels(op) for op in OPERATORS if is_measured(op, gate)}
+        assert named == set(map(kernels, OPERATORS))
+
+
+@pytest.mark.parametrize("label", ["forward", "backward", "both"])
+@pytest.mark.parametrize("op", OPERATORS)
+def test_ours_and_eager_are_right(op: str, label: str) -> None:
+    workload = Workload(op, "normal_tanh", "float32", 2**10)
+    check = checker(workload, make_inputs(workload, "cpu"))
+    for side in (ours(op, "normal_tanh"), eager(op, "normal_tanh")):
+        check(label, side)
+
+
 @pytest.mark.parametrize("elements", [1, 15, 16, 4096, 12 * 1024, 2**24])
 def test_shape_has_all_elements(elements: int) -> None:
-    rows, columns = Workload("gelu", "none", "float32", elements).shape
+    rows, columns = Workload("gelu", "normal", "float32", elements).shape
     assert rows * columns == elements
 
 
@@ -63,20 +87,20 @@ def plan(op: str, device: str = "cpu", **sides: Side) -> Plan:
     return Plan(
         ops=(op,),
         passes=("forward", "backward", "both"),
-        gates=("none",),
+        gates=("normal",),
         dtypes=("float32",),
         sizes=(KIB,),
         device=device,
         backend="gelu_kernels",
         inductor=False,
-        peers={name: {(op, "none"): side} for name, side in sides.items()},
+        peers={name: {(op, "normal"): side} for name, side in sides.items()},
     )
 
 
 @pytest.mark.parametrize("elements", [16, 2**20, 2**22, 2**24, 2**28])
 def test_inputs_rotate(elements: int) -> None:
     """On a GPU through more memory than it caches, but for tensors that are small."""
-    workload = Workload("gelu", "none", "float32", elements)
+    workload = Workload("gelu", "normal", "float32", elements)
     assert rotated(plan("gelu"), workload) == 1
     sets = rotated(plan("gelu", "cuda"), workload)
     if elements <= 2**20:
@@ -90,7 +114,7 @@ def records(side: Side, op: str) -> list[dict]:
 
 
 def by_peer(found: list[dict]) -> tuple[list[str], list[str]]:
-    """The passes that were timed, and those that were wrong."""
+    """The passes that were timed, and the wrong ones."""
     timed = [record["pass"] for record in found if record.get("side") == "peer"]
     return timed, [record["wrong"].split()[1] for record in found if record.get("by") == "peer"]
 
@@ -120,11 +144,11 @@ def raises(x: torch.Tensor) -> torch.Tensor:
         ("geglu", Side(lambda x, up: F.gelu(up) * x), ["forward", "backward", "both"]),
         ("geglu", Side(lambda x, up: F.gelu(x) * (2 * up - up.detach())), ["backward", "both"]),
         (
-            "gelu_and_mul",
+            "geglu_halves",
             Side(lambda x: F.gelu(x[:, : x.size(1) // 2]) * x[:, x.size(1) // 2 :]),
             [],
         ),
-        ("gelu_and_mul", Side(lambda x: F.glu(x, -1)), ["forward", "backward", "both"]),
+        ("geglu_halves", Side(lambda x: F.glu(x, -1)), ["forward", "backward", "both"]),
         ("gelu", Side(F.gelu), []),
         ("gelu", Side(slightly_off), ["forward", "backward", "both"]),
         ("gelu", Side(WrongGradient.apply), ["backward", "both"]),
@@ -149,7 +173,7 @@ N = check_random.DRAWS * check_random.ROWS  # for each probe
 
 
 def wrong_probabilities(gate: str, dtype: torch.dtype) -> dict[str, Tensor]:
-    exact = DISTRIBUTIONS[gate](PROBES)
+    exact = distribution(gate)(PROBES)
     wrong = {
         "half": torch.full_like(exact, 0.5),
         "mean": exact.mean().expand_as(exact),
@@ -198,8 +222,8 @@ def keeps(probability: Callable[[Tensor], Tensor]) -> Side:
 
 WRONG_MAPS = {
     "half": keeps(lambda x: torch.full_like(x, 0.5)),
-    "F of tanh": eager("soi_map", "tanh"),
-    "F of sigmoid": ours("soi_map", "sigmoid"),
+    "F of tanh": eager("soi_map", "normal_tanh"),
+    "F of sigmoid": ours("soi_map", "logistic_1702"),
     "F of another x": keeps(lambda x: torch.special.ndtr(x.roll(1))),
     "drops nothing": Side(lambda x: x * 1),
     "drops all": Side(lambda x: x * 0),
@@ -210,7 +234,7 @@ WRONG_MAPS = {
 @pytest.mark.parametrize("elements", [16, 2**16])
 @pytest.mark.parametrize("side", WRONG_MAPS.values(), ids=WRONG_MAPS)
 def test_wrong_maps_are_refused(side: Side, elements: int) -> None:
-    workload = Workload("soi_map", "none", "bfloat16", elements)
+    workload = Workload("soi_map", "normal", "bfloat16", elements)
     with pytest.raises(AssertionError, match="the SOI map"):
         check_random.check_soi(workload, make_inputs(workload, "cpu"), "forward", side)
 
@@ -218,17 +242,17 @@ def test_wrong_maps_are_refused(side: Side, elements: int) -> None:
 @pytest.mark.parametrize(
     ("forward", "wrong"),
     [
-        (lambda x, bias: eager("soi_map", "none").forward(x + bias), []),
+        (lambda x, bias: eager("soi_map", "normal").forward(x + bias), []),
         (lambda x, bias: (x + bias) * torch.bernoulli(torch.special.ndtr(x)), ["forward", "both"]),
         (
-            lambda x, bias: eager("soi_map", "none").forward(x + (2 * bias - bias.detach())),
+            lambda x, bias: eager("soi_map", "normal").forward(x + (2 * bias - bias.detach())),
             ["both"],
         ),
     ],
     ids=["right", "F without the bias", "twice its gradient"],
 )
 def test_wrong_maps_with_a_bias_are_refused(forward: Callable, wrong: list[str]) -> None:
-    workload = Workload("bias_soi_map", "none", "float32", 2**14)
+    workload = Workload("bias_soi_map", "normal", "float32", 2**14)
     check = partial(check_random.check_soi, workload, make_inputs(workload, "cpu"))
     side = Side(forward)
     for label in ("forward", "both"):
@@ -241,10 +265,10 @@ def test_wrong_maps_with_a_bias_are_refused(forward: Callable, wrong: list[str])
 
 def test_a_map_wrong_at_one_size_is_refused() -> None:
     """The probes cannot see it."""
-    right = ours("soi_map", "none").forward
+    right = ours("soi_map", "normal").forward
     side = Side(lambda x: x * (torch.rand_like(x) < 0.5) if x.numel() < 2**14 else right(x))
     for label in ("forward", "backward", "both"):
-        workload = Workload("soi_map", "none", "float32", 2**10)
+        workload = Workload("soi_map", "normal", "float32", 2**10)
         with pytest.raises(AssertionError, match="too many or too few"):
             check_random.check_soi(workload, make_inputs(workload, "cpu"), label, side)
 
@@ -281,7 +305,7 @@ def test_turns_are_few_where_there_is_little_time() -> None:
 
 def inputs(op: str = "gelu") -> Inputs:
     torch.manual_seed(0)
-    return make_inputs(Workload(op, "none", "float32", 2**14), "cpu")
+    return make_inputs(Workload(op, "normal", "float32", 2**14), "cpu")
 
 
 def test_peak_bytes() -> None:
@@ -295,12 +319,12 @@ def test_saved_bytes() -> None:
     n = inputs().dy.nbytes
     assert memory.saved_bytes(Side(F.gelu), inputs()) == n
     assert memory.saved_bytes(Side(quick_gelu), inputs()) == 2 * n  # x and the sigmoid
-    assert memory.saved_bytes(eager("soi_map", "none"), inputs()) > 2 * n
-    assert memory.saved_bytes(ours("soi_map", "none"), inputs()) == n // 32  # a bit for 32
+    assert memory.saved_bytes(eager("soi_map", "normal"), inputs()) > 2 * n
+    assert memory.saved_bytes(ours("soi_map", "normal"), inputs()) == n // 32  # a bit for 32
     # x and up; PyTorch also the gate's value.
-    assert memory.saved_bytes(ours("geglu", "none"), inputs("geglu")) == 2 * n
-    assert memory.saved_bytes(eager("geglu", "none"), inputs("geglu")) == 3 * n
-    assert memory.saved_bytes(ours("gelu_and_mul", "none"), inputs("gelu_and_mul")) == 2 * n
+    assert memory.saved_bytes(ours("geglu", "normal"), inputs("geglu")) == 2 * n
+    assert memory.saved_bytes(eager("geglu", "normal"), inputs("geglu")) == 3 * n
+    assert memory.saved_bytes(ours("geglu_halves", "normal"), inputs("geglu_halves")) == 2 * n
 
 
 def test_ulp_errors() -> None:
@@ -324,7 +348,7 @@ def test_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_run(tmp_path: Path) -> None:
     result = run(
-        *("--op", "gelu", "--op", "soi_map", "--gate", "tanh", "--dtype", "bfloat16"),
+        *("--op", "gelu", "--op", "soi_map", "--gate", "normal_tanh", "--dtype", "bfloat16"),
         *("--size", "16", "--size", "2^10", "--peer", "none", "--threads", "1"),
         *("--device", "cpu", "--output", str(tmp_path)),
     )
@@ -343,12 +367,12 @@ def read(folder: Path) -> dict:
 
 
 def test_headline(tmp_path: Path) -> None:
-    """Where no time is left: what it would measure, the most important first."""
+    """Without any time: the list of its cells, the most important first."""
     result = run("--headline", "--device", "cpu", "--deadline", "0", "--output", str(tmp_path))
     assert result.exit_code == 0, result.output
     found = [record["skipped"] for record in read(tmp_path)["not timed"]]
     expected = product(
-        ("none", "tanh"),
+        ("normal", "normal_tanh"),
         ("bfloat16", "float32"),
         ("gelu", "bias_gelu", "geglu", "soi_map"),
         ("1GiB", "64MiB"),
@@ -365,7 +389,7 @@ def test_headline_beside_other_options(tmp_path: Path) -> None:
     names = ("op", "gate", "dtype", "elements", "pass", "side")
     assert [tuple(r[name] for name in names) for r in read(tmp_path)["results"]] == list(
         product(
-            *(["geglu"], ["none", "tanh"], ["float16"], [1024, 16]),
+            *(["geglu"], ["normal", "normal_tanh"], ["float16"], [1024, 16]),
             *(["forward", "backward"], ["gelu_kernels", "eager"]),
         )
     )
@@ -381,9 +405,9 @@ def test_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     timed = [record["pass"] for record in found if record.get("side") == "eager"]
     assert timed == ["forward", "backward", "both", "forward"]
     assert [(r["skipped"], r["because"]) for r in found if "skipped" in r] == [
-        ("gelu backward none float32 256", "no time was left"),
-        ("gelu both none float32 256", "no time was left"),
-        ("gelu none float32 1KiB", "no time was left"),
+        ("gelu backward normal float32 256", "no time was left"),
+        ("gelu both normal float32 256", "no time was left"),
+        ("gelu normal float32 1KiB", "no time was left"),
     ]
 
 

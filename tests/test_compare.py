@@ -1,4 +1,4 @@
-"""``python -m bench.compare``: ratios by hand, what is only in one, and what is no report."""
+"""``python -m bench.compare``: ratios by hand, rows of one report alone, files that are none."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def run(*paths: Path) -> Result:
 
 
 def record(us: float, op: str = "gelu", spread: float = 0, **changed) -> dict:
-    x = {"op": op, "pass": "forward", "gate": "none", "dtype": "bfloat16", "elements": 2**18}
+    x = {"op": op, "pass": "forward", "gate": "normal", "dtype": "bfloat16", "elements": 2**18}
     return x | {"side": "cuda", "us": us, "low": us - spread, "high": us + spread} | changed
 
 
@@ -51,7 +51,7 @@ def test_ratios(tmp_path: Path) -> None:
         *(record(99), record(30, spread=2), record(4, **larger)),
     )
     result = run(a, b)
-    gelu = ["gelu", "forward", "none", "bfloat16"]
+    gelu = ["gelu", "forward", "normal", "bfloat16"]
     soi = ["soi_map", *gelu[1:], "262144", "cuda"]
     found = lines(result)
     assert [*gelu, "262144", "cuda", "20.00", "30.00", "1.500", "1.333 to 1.684", "slower"] in found
@@ -61,8 +61,8 @@ def test_ratios(tmp_path: Path) -> None:
     assert ["soi_map", "forward", "cuda", "1", "1.050"] in found
     only = [line for line in result.stdout.splitlines() if line.startswith("only")]
     assert only == [
-        "only in A: gelu forward none bfloat16 262144 eager",
-        "only in B: geglu forward none bfloat16 262144 cuda",
+        "only in A: gelu forward normal bfloat16 262144 eager",
+        "only in B: geglu forward normal bfloat16 262144 cuda",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The predicted roofline: its arithmetic, its labels, and what it says of the kernels' budgets."""
+"""The predicted roofline: its arithmetic, its labels, and its verdict on the kernels' budgets."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def run(*arguments: str) -> Result:
 
 def test_by_hand() -> None:
     """An H100 moves 3 bytes in a picosecond, and issues 132 x 128 x 0.0017 = 28.72 instructions;
-    16 of 128 lanes are those of MUFU."""
+    16 of 128 lanes are MUFU's."""
     found = H100.predict(4, 20, {"FFMA": 19, "MUFU": 1})
     expected = {"memory": 1.3333, "issue": 0.6963, "FMA": 0.6615, "MUFU": 0.2785}
     assert found.picoseconds == pytest.approx(expected, abs=1e-4)
