@@ -1,4 +1,4 @@
-"""``python -m bench.tables [REPORT...]``: writes what is measured into the docs.
+"""``python -m bench.tables [REPORT...]``: writes the tables of the docs.
 
 A report of ``python -m bench`` or ``make gpu`` is first kept in bench/results, in place of the last
 of the same machine. The tables stand in README.md and docs/ between two comments:
@@ -9,16 +9,19 @@ of the same machine. The tables stand in README.md and docs/ between two comment
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from inspect import getdoc
 from pathlib import Path
 
 import click
 
 from bench import runs
 from bench.measure import OVERHEAD
+from gelu_kernels import _C, reference
+from gelu_kernels.operators import PUBLIC
 
-OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is that of a CPU
+OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is a CPU's
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# By row: what one writes in PyTorch.
+# The same in plain PyTorch, by row.
 HEADLINE = {
     ("gelu", "forward", "normal", "float32"): "F.gelu(x)",
     ("gelu", "backward", "normal", "bfloat16"): "F.gelu(x)",
@@ -130,8 +133,32 @@ def headline() -> str:
     return f"{machine(run)}; {power_of_2(elements)} elements.\n\n{table(header, rows)}"
 
 
+def operators() -> str:
+    def named(module: str, names: Iterable[str]) -> str:
+        return ", ".join(f"`{module}.{name}`" for name in names)
+
+    rows = []
+    for op in PUBLIC:
+        functions = [op.function] if op.function else []
+        arguments = f"{op.name}({', '.join(op.operands)})"
+        row = (f"`{arguments}`", named("functional", functions), named("nn", op.modules))
+        rows.append((*row, op.formula))
+    return table(("operator", "function", "module", "formula"), rows)
+
+
+def gates() -> str:
+    """A gate's formula is the docstring of its reference."""
+    rows = [
+        (f"`{gate}`", f'`"{name}"`' if name else "", getdoc(getattr(reference, gate)).rstrip("."))
+        for gate, name in _C.gates()
+    ]
+    return table(("gate=", "approximate=", "x F(x)"), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "gates": gates,
     "headline": headline,
+    "operators": operators,
     "speed": speed,
 }
 
