@@ -45,6 +45,7 @@ importlib.import_module(sys.argv[2]).main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("header", HEADERS, ids=lambda path: path.name)
 def test_fit_reproduces(header: Path, processor: str, tmp_path: Path) -> None:

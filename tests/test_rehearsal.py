@@ -16,10 +16,13 @@ from bench.plan import PLANTED
 
 ROOT = Path(__file__).resolve().parents[1]
 
-pytestmark = pytest.mark.skipif(
-    not ((ROOT / ".git").exists() and shutil.which("git") and shutil.which("make")),
-    reason="needs git, make and the repository",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not ((ROOT / ".git").exists() and shutil.which("git") and shutil.which("make")),
+        reason="needs git, make and the repository",
+    ),
+]
 
 
 def git(*arguments: str) -> str:

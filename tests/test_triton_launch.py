@@ -12,6 +12,7 @@ import stub_driver
 CHECKS = Path(stub_driver.__file__).parent / "launches.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 def test_launches():
     pytest.importorskip("triton.backends.nvidia")
