@@ -1,77 +1,62 @@
-"""How the gates' operators run on DTensors: each rank on its own part, where that is possible.
+"""How operators run on DTensors: each rank on its own part, where that is possible.
 
-All are pointwise but for the bias, which goes along the last dimension, and its gradient, which
-sums over the others. Some are linear in an argument: a sum that is pending there, Partial, may stay
-pending in the result.
+They work on each element alone, but for the bias, which lies along the last dimension, and its
+gradient, which sums over the other dimensions. Some are linear in an argument: a sum that is
+pending there, Partial, may stay pending in the result.
 """
 
 from functools import partial
 
-import torch
 from torch import Tensor
-from torch._ops import OpOverload
 from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
+from gelu_kernels.operators import CORE, CoreOperator, Extent
+
 # The placements of the results and of the arguments, None where one is not a tensor.
 Sharding = tuple[list[Placement], list[Placement | None]]
 
-ops = torch.ops.gelu_kernels
 
-# The results, like x but for `dbias`, and the arguments in each of which, the others fixed, it is
-# linear. The arguments are like x but for `bias`.
-POINTWISE = {
-    ops.gate_forward.default: (["y"], []),
-    ops.gate_backward.default: (["dx"], ["dy"]),
-    ops.gate_backward_bias.default: (["dx", "dbias"], ["dy"]),
-    ops.gate_double_backward.default: (["dx"], ["ddx", "dy"]),
-    ops.glu_forward.default: (["y"], ["up"]),
-    ops.glu_backward.default: (["dx", "dup"], ["dy"]),
-    ops.glu_halves_forward.default: (["y"], []),
-    ops.glu_halves_backward.default: (["dx"], ["dy"]),
-}
-# A cut of the last dimension would not cut both halves.
-HALVES = {ops.glu_halves_forward.default, ops.glu_halves_backward.default}
-
-
-def _shardings(op: OpOverload, *args: Tensor | str | None) -> list[Sharding]:
+def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     """What one dimension of a mesh may do."""
-    results, linear_in = POINTWISE[op]
-    names = [argument.name for argument in op._schema.arguments]
+    names = [argument.name for argument in op.overload._schema.arguments]
     arguments = dict(zip(names, args, strict=True))
     tensors = {name: arg for name, arg in arguments.items() if hasattr(arg, "placements")}
+    along_rows = [name for name, e in op.inputs.items() if e is Extent.COLUMNS]
+    is_sum = [e is Extent.COLUMNS for e in op.outputs.values()]
 
     def sharding(
-        result: Placement, dbias: Placement, others: Placement, **named: Placement
+        result: Placement, column_sum: Placement, others: Placement, **named: Placement
     ) -> Sharding:
         """The arguments that are `named`, and all others."""
         return (
-            [dbias if name == "dbias" else result for name in results],
+            [column_sum if sums else result for sums in is_sum],
             [named.get(name, others) if name in tensors else None for name in arguments],
         )
 
     # A cut that no argument has is not offered: torch would prefer it to reducing x.
     last = arguments["x"].ndim - 1
     cuts = {
-        last if name == "bias" else p.dim
+        last if name in along_rows else p.dim
         for name, tensor in tensors.items()
         for p in tensor.placements
         if p.is_shard()
     }
     shardings = [sharding(Replicate(), Replicate(), Replicate())]
-    for dim in sorted(cuts - {last} if op in HALVES else cuts):
-        if dim == last:
-            shardings.append(sharding(Shard(dim), Shard(0), Shard(dim), bias=Shard(0)))
-        else:
-            shardings.append(sharding(Shard(dim), Partial(), Shard(dim), bias=Replicate()))
-    # A mean may not stay pending beside the sums that are dbias on another dimension.
-    for reduction in ["sum"] if "dbias" in results else ["sum", "avg"]:
+    # A cut of the last dimension would not cut both halves.
+    for dim in sorted(cuts - {last} if op.halves else cuts):
+        biases = dict.fromkeys(along_rows, Shard(0) if dim == last else Replicate())
+        column_sum = Shard(0) if dim == last else Partial()
+        shardings.append(sharding(Shard(dim), column_sum, Shard(dim), **biases))
+    # A mean may not stay pending beside the sums of columns on another dimension.
+    for reduction in ["sum"] if any(is_sum) else ["sum", "avg"]:
         pending = Partial(reduction)
-        for name in linear_in:
+        for name in op.linear_in:
             shardings.append(sharding(pending, pending, Replicate(), **{name: pending}))
     return shardings
 
 
-for op in POINTWISE:
-    register_sharding(op)(partial(_shardings, op))
+for op in CORE:
+    if Extent.BITS not in (*op.inputs.values(), *op.outputs.values()):  # see soi_sharding
+        register_sharding(op.overload)(partial(_shardings, op))
