@@ -17,26 +17,27 @@ from rich.table import Table
 from bench.machines import LANES, MACHINES, Machine, Prediction
 from bench.options import choice
 from bench.runs import RESULTS, load_all
+from gelu_kernels.operators import PUBLIC
 from machine_code import budgets
 from machine_code.backends import BACKENDS
 from machine_code.cases import BYTES, CASES, GATED, GATES, INPUTS, Case
 from machine_code.vector_kernels import busiest, vector_kernels
 
-# The kernel of a record: its gate, its dtype, its operator and whether that has a bias.
-MEASURED_GATES = {"normal": "Normal", "normal_tanh": "NormalTanh", "logistic_1702": "Logistic1702"}
-MEASURED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
-MEASURED = {
-    ("gelu", "forward"): ("forward", False),
-    ("gelu", "backward"): ("backward", False),
-    ("bias_gelu", "forward"): ("forward", True),
-    ("bias_gelu", "backward"): ("column_sums", True),
-    ("geglu", "forward"): ("glu_forward", False),
-    ("geglu", "backward"): ("glu_backward", False),
-    ("soi_map", "forward"): ("soi_forward", False),
-    ("soi_map", "backward"): ("soi_backward", False),
-    ("bias_soi_map", "forward"): ("soi_forward", True),
-    ("bias_soi_map", "backward"): ("soi_column_sums", True),
+# The kernel of a record, by the core operator of its pass, and whether it has a bias. The halves of
+# one tensor take the kernels of two.
+KERNELS = {
+    "gate_forward": "forward",
+    "gate_backward": "backward",
+    "gate_backward_bias": "column_sums",
+    "soi_backward_bias": "soi_column_sums",
 }
+MEASURED = {
+    (op.label, label): (KERNELS.get(core, core), "bias" in op.operands)
+    for op in PUBLIC
+    if not op.halves
+    for label, core in (("forward", op.forward), ("backward", op.backward))
+}
+MEASURED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 Needs = dict[Case, tuple[float, dict[str, float]]]  # slots, and instructions by name
 
@@ -84,7 +85,7 @@ def measurements(results: Path, device: str) -> dict[Case, float]:
         for x in sorted(ours, key=lambda x: x["elements"]):
             if (x["op"], x["pass"]) in MEASURED:
                 op, biased = MEASURED[x["op"], x["pass"]]
-                gate = MEASURED_GATES.get(x["gate"]) if op in GATED else ""
+                gate = x["gate"].title().replace("_", "") if op in GATED else ""
                 dtype = MEASURED_DTYPES.get(x["dtype"], x["dtype"])
                 found[Case(op, gate, dtype, biased, x["side"])] = x["roof"]
     return found

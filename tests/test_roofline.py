@@ -11,7 +11,7 @@ from bench import roofline
 from bench.machines import MACHINES, pipe
 from machine_code import cuda_code
 from machine_code.backends import ARCHITECTURES
-from machine_code.cases import Case
+from machine_code.cases import INPUTS, Case
 
 A100, H100, H200, B200 = MACHINES.values()
 EXACT = Case("forward", "Normal", "bf16", False, "cuda")
@@ -129,7 +129,7 @@ def test_measurements(tmp_path: Path) -> None:
     write(tmp_path, "3", "NVIDIA H100 PCIe", record(roof=4))
     write(
         *(tmp_path, "4", H100.device),
-        *(record("geglu", roof=91, dtype="float32"), record("gelu_and_mul", roof=5)),
+        *(record("geglu", roof=91, dtype="float32"), record("geglu_halves", roof=5)),
         record("bias_soi_map", roof=65, **{"pass": "backward"}),
     )
     assert roofline.measurements(tmp_path, H100.device) == {
@@ -141,6 +141,11 @@ def test_measurements(tmp_path: Path) -> None:
         Case("soi_column_sums", "", "bf16", True, "cuda"): 65,
     }
     assert roofline.measurements(tmp_path / "none", H100.device) == {}
+
+
+def test_every_operator_has_a_kernel() -> None:
+    """That a record of it can be compared with."""
+    assert {op for op, _ in roofline.MEASURED.values()} <= INPUTS.keys()
 
 
 def test_labels() -> None:
