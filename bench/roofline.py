@@ -8,6 +8,7 @@ same kernel, where there is one, stands beside the prediction.
 import json
 import sys
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import click
@@ -17,27 +18,18 @@ from rich.table import Table
 from bench.machines import LANES, MACHINES, Machine, Prediction
 from bench.options import choice
 from bench.runs import RESULTS, load_all
-from gelu_kernels.operators import PUBLIC
+from gelu_kernels.operators import PUBLIC, core
 from machine_code import budgets
 from machine_code.backends import BACKENDS
-from machine_code.cases import BYTES, CASES, GATED, GATES, INPUTS, Case
+from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, Case, has_gate
 from machine_code.vector_kernels import busiest, vector_kernels
 
-# The kernel of a record, by the core operator of its pass, and whether it has a bias. The halves of
-# one tensor take the kernels of two.
-KERNELS = {
-    "gate_forward": "forward",
-    "gate_backward": "backward",
-    "gate_backward_bias": "column_sums",
-    "soi_backward_bias": "soi_column_sums",
-}
+# A record's operator and pass: the core operator, and whether it has a bias.
 MEASURED = {
-    (op.label, label): (KERNELS.get(core, core), "bias" in op.operands)
-    for op in PUBLIC
+    (op.label, direction): (core(getattr(op, direction)), "bias" in op.operands)
+    for op, direction in product(PUBLIC, ("forward", "backward"))
     if not op.halves
-    for label, core in (("forward", op.forward), ("backward", op.backward))
 }
-MEASURED_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
 Needs = dict[Case, tuple[float, dict[str, float]]]  # slots, and instructions by name
 
@@ -85,9 +77,8 @@ def measurements(results: Path, device: str) -> dict[Case, float]:
         for x in sorted(ours, key=lambda x: x["elements"]):
             if (x["op"], x["pass"]) in MEASURED:
                 op, biased = MEASURED[x["op"], x["pass"]]
-                gate = x["gate"].title().replace("_", "") if op in GATED else ""
-                dtype = MEASURED_DTYPES.get(x["dtype"], x["dtype"])
-                found[Case(op, gate, dtype, biased, x["side"])] = x["roof"]
+                gate = x["gate"] if has_gate(op) else ""
+                found[Case(op.name, gate, x["dtype"], biased, x["side"])] = x["roof"]
     return found
 
 
@@ -131,9 +122,9 @@ def predictions(machine: Machine, rows: list[Row]) -> Table:
 
 @click.command(context_settings={"show_default": True})
 @choice("--machine", "machines", MACHINES)
-@choice("--op", "ops", INPUTS)
+@choice("--op", "ops", [op.name for op in OPERATORS])
 @choice("--gate", "gates", GATES)
-@choice("--dtype", "dtypes", BYTES)
+@choice("--dtype", "dtypes", DTYPES)
 @choice("--backend", "backends", BACKENDS)
 @click.option("--bias/--no-bias", "biased", default=None, help="Only with or without; else both.")
 @click.option("--budgets", "bounds", is_flag=True, help="The recorded slots; compiles nothing.")

@@ -15,7 +15,7 @@ from machine_code.backends import ARCHITECTURES, BACKENDS
 from machine_code.budgets import Found
 from machine_code.cases import CASES, Case
 from machine_code.sass import Kernel
-from machine_code.vector_kernels import VectorKernel, busiest, vector_kernels
+from machine_code.vector_kernels import CLASSES, TYPES, VectorKernel, busiest, vector_kernels
 
 PEERS = Path(__file__).parent / "peers.cu"
 
@@ -24,7 +24,7 @@ def peers(kernels: Iterable[Kernel]) -> dict[Case, VectorKernel]:
     found = {}
     for kernel in kernels:
         op, gate, dtype = re.match(r"(\w+)<(\w+), (\w+)>", kernel.name).groups()
-        case = Case(op, gate, dtype, False, "peers")
+        case = Case(f"gate_{op}", CLASSES[gate], TYPES[dtype], False, "peers")
         found[case] = VectorKernel(case, kernel)
     return found
 
@@ -34,7 +34,7 @@ def print_table(ours: Found, theirs: dict[Case, VectorKernel]) -> None:
     print("slots that memory leaves time for on an H100, registers, loads under way at a time of")
     print("all loads, and instructions of the special function unit for an element.\n")
     line = (
-        "{:<16}{:<13}{:<6}{:<7}{:<8}" + "{:>8}" * len(ARCHITECTURES) + "{:>7}{:>6}{:>10}{:>6}{:>6}"
+        "{:<21}{:<14}{:<9}{:<7}{:<8}" + "{:>8}" * len(ARCHITECTURES) + "{:>7}{:>6}{:>10}{:>6}{:>6}"
     )
     after = ["peers", "limit", "registers", "loads", "mufu"]
     print(line.format("op", "gate", "dtype", "bias", "backend", *ARCHITECTURES, *after))
@@ -42,7 +42,7 @@ def print_table(ours: Found, theirs: dict[Case, VectorKernel]) -> None:
         slots = [f"{ours[name][case].slots:.1f}" for name in ARCHITECTURES]
         peer = theirs.get(case._replace(backend="peers"))
         compared = f"{peer.slots:.1f}" if peer else ""
-        limit = "" if case.dtype == "fp64" else f"{MACHINES['H100'].limit(case.moved):.0f}"
+        limit = "" if case.dtype == "float64" else f"{MACHINES['H100'].limit(case.moved):.0f}"
         loads = f"{x.loads_in_flight}/{x.loads}"
         numbers = [*slots, compared, limit, x.kernel.registers, loads, f"{x.mufu:.1f}"]
         print(line.format(*case.columns, *numbers))

@@ -1,24 +1,22 @@
-"""What machine code is looked at for: the operators, each where vectors serve it."""
+"""What machine code is looked at for: the kernels of the core operators, each where vectors serve
+it.
+"""
 
 from itertools import product
 from typing import NamedTuple
 
+import torch
+
+from gelu_kernels import _C
+from gelu_kernels.operators import CORE, CoreOperator, Extent, core
 from machine_code.backends import BACKENDS
 
-GATES = ["Normal", "NormalTanh", "Logistic1702"]
-BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2}
-GATED = {
-    "forward": 1,
-    "backward": 2,
-    "double_backward": 3,
-    "glu_forward": 2,
-    "glu_backward": 3,
-    "column_sums": 2,
-    "soi_forward": 1,
-}
-INPUTS = {**GATED, "soi_backward": 1, "soi_column_sums": 1}  # but for the bias and the mask
-OUTPUTS = {op: 2 if op == "glu_backward" else 1 for op in INPUTS}
+GATES = [name for name, _ in _C.gates()]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
 VECTOR_BYTES = 16
+
+# Halves of one tensor are rows apart from each other, which the kernels of two tensors take.
+OPERATORS = [op for op in CORE if not op.halves]
 
 
 class Case(NamedTuple):
@@ -29,11 +27,12 @@ class Case(NamedTuple):
     backend: str
 
     @property
-    def name(self) -> str:
-        """That of its Triton kernel."""
-        return " ".join(
-            [self.op, *[self.gate] * bool(self.gate), self.dtype, *["biased"] * self.biased]
-        )
+    def operator(self) -> CoreOperator:
+        return core(self.op)
+
+    @property
+    def itemsize(self) -> int:
+        return getattr(torch, self.dtype).itemsize
 
     @property
     def columns(self) -> list[str]:
@@ -41,25 +40,45 @@ class Case(NamedTuple):
         return [self.op, self.gate, self.dtype, "biased" if self.biased else "", self.backend]
 
     @property
+    def name(self) -> str:
+        """That of its Triton kernel."""
+        return " ".join(filter(None, self.columns[:-1]))
+
+    @property
+    def inputs(self) -> int:
+        """Those that are read element by element, in vectors."""
+        return list(self.operator.inputs.values()).count(Extent.ELEMENTS)
+
+    @property
+    def outputs(self) -> int:
+        return list(self.operator.outputs.values()).count(Extent.ELEMENTS)
+
+    @property
+    def has_mask(self) -> bool:
+        return "mask" in {**self.operator.inputs, **self.operator.outputs}
+
+    @property
+    def sums_columns(self) -> bool:
+        return "dbias" in self.operator.outputs
+
+    @property
     def moved(self) -> float:
-        """Bytes that an element passes through memory."""
-        mask = 1 / 8 if self.op.startswith("soi_") else 0
-        return (INPUTS[self.op] + OUTPUTS[self.op]) * BYTES[self.dtype] + mask
+        """Bytes that an element passes through memory; a bias is read once for many rows."""
+        return self.operator.bytes_moved((8,), self.itemsize, without=("bias", "dbias")) / 8
 
 
-# The gradients of a bias are those of an operator that has one.
-BIASED = {
-    "glu_forward": [False],
-    "glu_backward": [False],
-    "soi_backward": [False],
-    "column_sums": [True],
-    "soi_column_sums": [True],
-}
+def has_gate(op: CoreOperator) -> bool:
+    return any(argument.name == "gate" for argument in op.overload._schema.arguments)
+
+
+def biases(op: CoreOperator) -> list[bool]:
+    if "dbias" in op.outputs:
+        return [True]
+    return [False, True] if "bias" in op.inputs else [False]
+
 
 CASES = [
-    Case(*case)
-    for op in INPUTS
-    for case in product(
-        [op], GATES if op in GATED else [""], BYTES, BIASED.get(op, [False, True]), BACKENDS
-    )
+    Case(op.name, *case)
+    for op in OPERATORS
+    for case in product(GATES if has_gate(op) else [""], DTYPES, biases(op), BACKENDS)
 ]

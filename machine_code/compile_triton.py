@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import torch
 from triton.backends.compiler import GPUTarget
 
 from gelu_kernels.triton_kernels import glu_operators, launch, operators, soi_operators
@@ -22,31 +23,29 @@ from gelu_kernels.triton_kernels.configurations import (
     soi_tiles,
 )
 from machine_code import elf, sass
-from machine_code.cases import BYTES, CASES, INPUTS, Case
+from machine_code.cases import CASES, Case
 
-GATES = {"Normal": "normal", "NormalTanh": "normal_tanh", "Logistic1702": "logistic_1702"}
 ORDERS = {
-    "forward": "value",
-    "backward": "derivative",
-    "double_backward": "second_derivative",
+    "gate_forward": "value",
+    "gate_backward": "derivative",
+    "gate_double_backward": "second_derivative",
     "glu_forward": "value",
 }
-DTYPES = {name: dtype for dtype, name in operators.TYPES.items()}
 
 
 def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
     """For a large tensor; with a bias and for a GLU, whose operands may be halves, for a large
     matrix."""
-    gate, dtype = GATES.get(case.gate), DTYPES[case.dtype]
+    gate, dtype = case.gate, getattr(torch, case.dtype)
     is_matrix = case.biased or case.op.startswith("glu_")
     rows, columns = (4096, 4096) if is_matrix else (1, 2**24)
     all_consecutive = (True,) * 5
-    if case.op == "column_sums":
+    if case.op == "gate_backward_bias":
         tiles = column_sum_tiles(rows, columns, dtype.itemsize)
         layout = all_consecutive[:3], tiles.columns, tiles.columns_first
         key = operators.SumKey(gate, dtype, aligned, aligned, *layout)
         return operators._specialize_sum_columns(key)
-    if case.op == "soi_column_sums":
+    if case.op == "soi_backward_bias":
         tiles = column_sum_tiles(rows, columns, dtype.itemsize)
         layout = all_consecutive[:2], tiles.columns, tiles.columns_first
         return soi_operators._specialize_sum(soi_operators.SumKey(dtype, aligned, *layout, True))
@@ -59,14 +58,13 @@ def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
         return soi_operators._specialize_forward(
             soi_operators.ForwardKey(gate, dtype, case.biased, *layout)
         )
-    inputs = INPUTS[case.op]
-    tiles = map_tiles(rows, columns, dtype.itemsize, inputs)
+    tiles = map_tiles(rows, columns, dtype.itemsize, case.inputs)
     layout = aligned, aligned and is_matrix
     if case.op == "glu_backward":
         return glu_operators._specialize_backward(
             glu_operators.BackwardKey(gate, dtype, *layout, all_consecutive, *tiles[:3])
         )
-    given = (True, inputs > 2, inputs > 1, True, case.biased)
+    given = (True, case.inputs > 2, case.inputs > 1, True, case.biased)
     key = operators.MapKey(
         ORDERS[case.op], gate, dtype, given, *layout, all_consecutive[:4], *tiles[:3]
     )
@@ -75,19 +73,15 @@ def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
 
 def specializations(architecture: str) -> dict[str, launch.Specialization]:
     """By the names that a test reports; for AMD's GPUs, some of them."""
-    dtypes, ops = list(BYTES), list(INPUTS)
+    cases = [case for case in CASES if case.backend == "triton"]
     if not is_nvidia(architecture):
-        dtypes, ops = ["fp32", "bf16"], [op for op in INPUTS if op != "double_backward"]
-    kernels = {
-        case.name: specialize(case)
-        for case in CASES
-        if case.backend == "triton" and case.dtype in dtypes and case.op in ops
-    }
-    for dtype in dtypes:
-        add = operators._specialize_add_partial_sums(DTYPES[dtype])
+        cases = [case for case in cases if case.dtype in ("float32", "bfloat16")]
+    kernels = {case.name: specialize(case) for case in cases}
+    for dtype in {case.dtype: None for case in cases}:
+        add = operators._specialize_add_partial_sums(getattr(torch, dtype))
         kernels[f"add_partial_sums {dtype}"] = add
     # What checks must find wrong.
-    unaligned = Case("forward", "Normal", "fp64", False, "triton")
+    unaligned = Case("gate_forward", "normal", "float64", False, "triton")
     return {**kernels, f"unaligned {unaligned.name}": specialize(unaligned, aligned=False)}
 
 

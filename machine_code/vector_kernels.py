@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from machine_code.cases import BYTES, CASES, GATES, OUTPUTS, VECTOR_BYTES, Case
+from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
 from machine_code.control_flow import Code, ControlFlow, is_wide, narrow_accesses
 from machine_code.sass import Kernel
 
@@ -21,7 +21,7 @@ class VectorKernel:
     def path(self) -> Code:
         """What is issued from the entry to the exit, or once round the loop."""
         flow = ControlFlow(self.kernel.instructions)
-        return flow.vector_loop() if "column_sums" in self.case.op else flow.vector_path()
+        return flow.vector_loop() if self.case.sums_columns else flow.vector_path()
 
     @property
     def loads(self) -> int:
@@ -34,7 +34,7 @@ class VectorKernel:
     @property
     def vectors(self) -> int:
         """Those of elements: each output has so many stores."""
-        return self.stores // OUTPUTS[self.case.op]
+        return self.stores // self.case.outputs
 
     @property
     def narrow_accesses(self) -> int:
@@ -42,7 +42,7 @@ class VectorKernel:
         opcodes = (instruction.opcode for instruction in narrow_accesses(self.path))
         accesses = Counter(opcode.replace(".S8", ".U8") for opcode in opcodes)
         needed = {"soi_forward": {"LDG.E.64": 1, "STG.E.U8": self.stores}}
-        if self.case.op.startswith("soi_"):
+        if self.case.has_mask:
             accesses -= Counter(needed.get(self.case.op, {"LDG.E.U8": self.stores}))
         return accesses.total()
 
@@ -86,36 +86,44 @@ class VectorKernel:
         return sum(is_wide(x) and x.name == name for x in self.path)
 
     def _per_element(self, count: int) -> float:
-        elements = self.vectors * VECTOR_BYTES // BYTES[self.case.dtype]
+        elements = self.vectors * VECTOR_BYTES // self.case.itemsize
         return count / elements if elements else math.inf
 
 
+# The kernels of CUDA by the class of their function, or else by their own name. Their arguments are
+# gates, dtypes, and whether there is a bias.
+FUNCTIONS = {
+    "Forward": "gate_forward",
+    "Backward": "gate_backward",
+    "DoubleBackward": "gate_double_backward",
+    "GluForward": "glu_forward",
+    "GluBackward": "glu_backward",
+}
+TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+CLASSES = {"".join(map(str.capitalize, gate.split("_"))): gate for gate in GATES}
+
+
+def cuda_case(name: str) -> Case | None:
+    def case(op: str, gate: str | None, dtype: str, biased: bool) -> Case:
+        return Case(op, CLASSES.get(gate, ""), TYPES[dtype], biased, "cuda")
+
+    if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", name):
+        return case(FUNCTIONS[m[2]], m[3], m[4], bool(m[1]))
+    if m := re.match(r"sum_columns<(\w+), (\w+), Consecutive<", name):
+        return case(
+            "soi_backward_bias" if m[1] == "Mask" else "gate_backward_bias", *m.groups(), True
+        )
+    if m := re.match(r"draw_vectors<(\w+), (\w+), (\w+)>", name):
+        return case("soi_forward", m[1], m[2], m[3] == "true")
+    if m := re.match(r"select_vectors<(\w+)>", name):
+        return case("soi_backward", None, m[1], False)
+    return None
+
+
 def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
-    operators = {
-        "Forward": "forward",
-        "Backward": "backward",
-        "DoubleBackward": "double_backward",
-        "GluForward": "glu_forward",
-        "GluBackward": "glu_backward",
-    }
     in_triton = {case.name: case for case in CASES if case.backend == "triton"}
-    found = []
-    for kernel in kernels:
-        if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", kernel.name):
-            case = Case(operators[m[2]], m[3], m[4], bool(m[1]), "cuda")
-            found.append(VectorKernel(case, kernel))
-        elif m := re.match(rf"sum_columns<({'|'.join(GATES)}), (\w+), Consecutive<", kernel.name):
-            found.append(VectorKernel(Case("column_sums", m[1], m[2], True, "cuda"), kernel))
-        elif m := re.match(r"draw_vectors<(\w+), (\w+), (\w+)>", kernel.name):
-            case = Case("soi_forward", m[1], m[2], m[3] == "true", "cuda")
-            found.append(VectorKernel(case, kernel))
-        elif m := re.match(r"select_vectors<(\w+)>", kernel.name):
-            found.append(VectorKernel(Case("soi_backward", "", m[1], False, "cuda"), kernel))
-        elif m := re.match(r"sum_columns<Mask, (\w+), Consecutive<", kernel.name):
-            found.append(VectorKernel(Case("soi_column_sums", "", m[1], True, "cuda"), kernel))
-        elif case := in_triton.get(kernel.name):
-            found.append(VectorKernel(case, kernel))
-    return found
+    found = ((in_triton.get(kernel.name) or cuda_case(kernel.name), kernel) for kernel in kernels)
+    return [VectorKernel(case, kernel) for case, kernel in found if case]
 
 
 def busiest(kernels: Iterable[VectorKernel]) -> dict[Case, VectorKernel]:

@@ -15,7 +15,7 @@ import machine_code
 from bench.machines import MACHINES
 from machine_code import budgets, cuda_code
 from machine_code.backends import ARCHITECTURES, BACKENDS
-from machine_code.cases import CASES, GATES, INPUTS, VECTOR_BYTES, Case
+from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
 from machine_code.control_flow import ControlFlow, narrow_accesses
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
@@ -24,7 +24,7 @@ from machine_code.vector_kernels import VectorKernel, busiest
 pytestmark = pytest.mark.xdist_group("machine code")
 
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
-UNALIGNED = "unaligned forward Normal fp64"  # made by compile_triton
+UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
 
 REGISTERS = 65536  # of a processor
 MOST_THREADS = 2048
@@ -38,8 +38,8 @@ MOST_SOI_SLOTS = 38  # for a bfloat16, of which 10 are those of its random bits
 
 # Triton leaves the order of loads to ptxas, which issues those of these kernels one at a time.
 ONE_AT_A_TIME = [
-    Case("forward", gate, dtype, False, "triton")
-    for gate, dtype in product(["NormalTanh", "Logistic1702"], ["fp16", "bf16"])
+    Case("gate_forward", gate, dtype, False, "triton")
+    for gate, dtype in product(["normal_tanh", "logistic_1702"], ["float16", "bfloat16"])
 ]
 
 DOUBLE = re.compile(r"D(ADD|FMA|MNMX|MUL|SETP?)\b|MUFU\.\w+64H|.*\bF64\b")
@@ -114,7 +114,7 @@ def resident_threads(kernel: Kernel) -> int:
 
 
 def is_short(kernel: Kernel) -> bool:
-    return "fp64" not in kernel.name
+    return not re.search("fp64|float64", kernel.name)
 
 
 def test_every_case_is_found(vector_kernels: list[VectorKernel], backend: str) -> None:
@@ -128,9 +128,9 @@ def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
     map do."""
     wrong = []
     for x in vector_kernels:
-        bias_loads = x.loads - x.vectors * INPUTS[x.case.op]
+        bias_loads = x.loads - x.vectors * x.case.inputs
         expected = [0]
-        if x.case.biased and "column_sums" not in x.case.op:
+        if x.case.biased and not x.case.sums_columns:
             one = x.case.backend == "cuda" and x.case.op != "soi_forward"
             expected = [1] if one else range(1, x.vectors + 1)
         if x.vectors == 0 or bias_loads not in expected or x.narrow_accesses > 0:
@@ -150,7 +150,7 @@ def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
         for x in kernels
         if has_local_memory(x)
         and not (backend == "triton" and not is_short(x) and has_calls(x))
-        and not (x.name == "soi_forward Logistic1702 fp16 biased" and x.stack == 8)
+        and not (x.name == "soi_forward logistic_1702 float16 biased" and x.stack == 8)
     ]
 
 
@@ -186,7 +186,7 @@ def test_bytes_in_flight(vector_kernels: list[VectorKernel]) -> None:
     """The threads for which there are registers load enough at a time to hide the latency."""
     short = []
     for x in busiest(vector_kernels).values():
-        loads = min(x.loads_in_flight, x.vectors * INPUTS[x.case.op])
+        loads = min(x.loads_in_flight, x.vectors * x.case.inputs)
         enough = resident_threads(x.kernel) * loads * VECTOR_BYTES >= H100_BYTES_IN_FLIGHT
         if not enough and x.case not in ONE_AT_A_TIME:
             short.append((x.kernel.name, x.kernel.registers, x.loads_in_flight))
@@ -209,7 +209,7 @@ def test_memory_bound_on_h100(vector_kernels: list[VectorKernel], architecture: 
     predicted = [
         (*case, H100.predict(case.moved, x.slots, x.instructions))
         for case, x in busiest(vector_kernels).items()
-        if case.dtype != "fp64"
+        if case.dtype != "float64"
     ]
     assert not [x for x in predicted if x[-1].bound != "memory"]
 
@@ -220,7 +220,7 @@ def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, back
     found = {case: x for case, x in busiest(vector_kernels).items() if case.op == "soi_forward"}
     assert not [case for case, x in found.items() if x.mufu > 0]
     if architecture == "sm_90":
-        slots = [found[Case("soi_forward", g, "bf16", False, backend)].slots for g in GATES]
+        slots = [found[Case("soi_forward", g, "bfloat16", False, backend)].slots for g in GATES]
         assert max(slots) <= MOST_SOI_SLOTS, slots
 
 
@@ -248,7 +248,7 @@ def test_check_finds_fused_pairs() -> None:
 
 
 def test_vector_path_finds_faults(faults: dict[str, Kernel]) -> None:
-    case = Case("forward", "Normal", "fp32", False, "cuda")
+    case = Case("gate_forward", "normal", "float32", False, "cuda")
 
     def vectors(name: str) -> tuple[int, int, int, int]:
         x = VectorKernel(case, faults[name])
@@ -265,7 +265,7 @@ def test_vector_path_finds_faults(faults: dict[str, Kernel]) -> None:
 def test_checks_find_faults_in_triton(kernels: list[Kernel]) -> None:
     """Kernels that are disassembled together keep their calls and their paths apart."""
     named = {kernel.name: kernel for kernel in kernels}
-    unaligned, sound = named[UNALIGNED], named["forward Normal bf16"]
+    unaligned, sound = named[UNALIGNED], named["gate_forward normal bfloat16"]
     assert has_doubles(unaligned) and not has_doubles(sound)
     assert has_calls(unaligned) and not has_calls(sound)
     assert VectorKernel(CASES[0], unaligned).narrow_accesses > 0

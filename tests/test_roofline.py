@@ -14,7 +14,7 @@ from machine_code.backends import ARCHITECTURES
 from machine_code.cases import INPUTS, Case
 
 A100, H100, H200, B200 = MACHINES.values()
-EXACT = Case("forward", "Normal", "bf16", False, "cuda")
+EXACT = Case("gate_forward", "normal", "bfloat16", False, "cuda")
 
 
 def run(*arguments: str) -> Result:
@@ -80,7 +80,7 @@ def test_machines() -> None:
 
 
 @pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("op", ["forward", "backward"])
+@pytest.mark.parametrize("op", ["gate_forward", "gate_backward"])
 def test_exact_gate_reaches_the_roof_of_an_h100(op: str, biased: bool) -> None:
     """As the slots may not exceed their budgets, neither can the kernels."""
     case = EXACT._replace(op=op, biased=biased)
@@ -93,7 +93,7 @@ def test_compiled() -> None:
     """As its budget says, but for the room in that; every instruction is counted once."""
     if missing := cuda_code.missing_tools():
         pytest.skip(f"needs {', '.join(missing)}")
-    case = Case("soi_backward", "", "fp32", False, "cuda")
+    case = Case("soi_backward", "", "float32", False, "cuda")
     slots, instructions = roofline.compiled("sm_90", [case])[case]
     assert sum(instructions.values()) == pytest.approx(slots)
     assert slots <= roofline.allowed("sm_90")[case][0] <= slots + 1
@@ -106,7 +106,7 @@ def test_needs_tools(monkeypatch) -> None:
 
 
 def record(op: str = "gelu", side: str = "cuda", roof: float = 90.0, **changed) -> dict:
-    x = {"op": op, "pass": "forward", "gate": "normal", "dtype": "bf16", "elements": 2**27}
+    x = {"op": op, "pass": "forward", "gate": "normal", "dtype": "bfloat16", "elements": 2**27}
     return x | {"side": side, "roof": roof} | changed
 
 
@@ -134,11 +134,11 @@ def test_measurements(tmp_path: Path) -> None:
     )
     assert roofline.measurements(tmp_path, H100.device) == {
         EXACT: 97.3,
-        Case("column_sums", "NormalTanh", "bf16", True, "cuda"): 96.0,
-        Case("soi_forward", "Normal", "bf16", False, "cuda"): 70,
-        Case("soi_backward", "", "bf16", False, "triton"): 80,
-        Case("glu_forward", "Normal", "fp32", False, "cuda"): 91,
-        Case("soi_column_sums", "", "bf16", True, "cuda"): 65,
+        Case("gate_backward_bias", "normal_tanh", "bfloat16", True, "cuda"): 96.0,
+        Case("soi_forward", "normal", "bfloat16", False, "cuda"): 70,
+        Case("soi_backward", "", "bfloat16", False, "triton"): 80,
+        Case("glu_forward", "normal", "float32", False, "cuda"): 91,
+        Case("soi_backward_bias", "", "bfloat16", True, "cuda"): 65,
     }
     assert roofline.measurements(tmp_path / "none", H100.device) == {}
 
@@ -163,8 +163,8 @@ def test_command(tmp_path: Path) -> None:
     write(tmp_path, "h100", H100.device, record(roof=97.25))
     output = tmp_path / "rows"
     result = run(
-        *("--machine", "H100", "--machine", "A100", "--op", "forward", "--gate", "Normal"),
-        *("--dtype", "bf16", "--backend", "cuda", "--no-bias", "--budgets"),
+        *("--machine", "H100", "--machine", "A100", "--op", "gate_forward", "--gate", "normal"),
+        *("--dtype", "bfloat16", "--backend", "cuda", "--no-bias", "--budgets"),
         *("--results", str(tmp_path), "--json", str(output)),
     )
     assert result.exit_code == 0, result.output
@@ -174,7 +174,7 @@ def test_command(tmp_path: Path) -> None:
     written = json.loads(output.read_text())
     assert [machine["name"] for machine in written["machines"]] == ["H100", "A100"]
     h100, a100 = written["predicted"]
-    assert h100["machine"] == "H100" and h100["op"] == "forward"
+    assert h100["machine"] == "H100" and h100["op"] == "gate_forward"
     assert h100["predicted bound"] == "memory" and h100["predicted % of roof"] == 100
     assert h100["predicted picoseconds"]["memory"] == pytest.approx(4 / 3)
     assert (h100["measured % of roof"], a100["measured % of roof"]) == (97.25, None)
@@ -189,7 +189,7 @@ def test_unknown_choice(option: str) -> None:
 
 def test_no_gate() -> None:
     """Where an operator has none, choosing one leaves it in."""
-    result = run("--machine", "B200", "--op", "soi_backward", "--gate", "Normal", "--budgets")
+    result = run("--machine", "B200", "--op", "soi_backward", "--gate", "normal", "--budgets")
     assert result.exit_code == 0, result.output
     assert result.stdout.count("soi_backward") == 8
 
