@@ -1,4 +1,4 @@
-"""Writes fitted numbers twice: as a C++ header, and as a Python module for the Triton kernels."""
+"""Writes fitted numbers twice: as a C++ header and as a module of gelu_kernels.formulas."""
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = Path("csrc/gates/coefficients")
-MODULES = Path("triton_kernels/coefficients")
+MODULES = Path("gelu_kernels/formulas/coefficients")
 
 PRECISIONS = {"float": "fp32", "double": "fp64"}
 
@@ -51,7 +51,7 @@ class Polynomial:
         variable = self.argument + centre
         factor, first = (f"{variable} * ", 1) if self.coefficients[0] == 0 else ("", 0)
         terms = [variable, *(hexadecimal(c, self.real) for c in self.coefficients[first:])]
-        body = call(f"return {factor}horner(", terms, ");")
+        body = call(f"return {factor}polynomial(", terms, ");")
         template, real = [], self.real
         if self.real == "float":
             template, real = ["template <class Real>"], "Real"
@@ -128,7 +128,7 @@ def module(program: str, parts: Sequence[Part]) -> str:
     types = sorted({type(part).__name__ for part in parts})
     text = [
         f'"""Written by `python -m {program}`; do not edit."""\n# fmt: off\n# ruff: noqa',
-        f"from gelu_kernels.triton_kernels.coefficients import {', '.join(types)}",
+        f"from gelu_kernels.formulas.coefficients import {', '.join(types)}",
         *tables(parts),
     ]
     return "\n\n".join(text) + "\n"

@@ -1,7 +1,7 @@
 """Fits for 16-bit results: polynomials that put every input inside its rounding interval."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 
 import mpmath
 import numpy as np
@@ -50,9 +50,9 @@ FP16 = Format("fp16", 11, -14)
 
 RESTARTS, TRIALS = 20, 3000
 STEP = 3 * 2.0**-8  # of the roundings of an evaluation; of several, it succeeds soonest
-ROUND_TO_INTEGER = np.float32(1.5 * 2**23)
 
 Log2 = Callable[[np.ndarray], np.ndarray]
+Formula = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of x and of the coefficients of h
 
 exact_log2 = np.frompyfunc(lambda x: mpmath.log(x, 2), 1, 1)
 
@@ -67,8 +67,10 @@ def fast_log2(x: np.ndarray) -> np.ndarray:
 class Problem:
     """base - factor 2^(offset + a h(a)) is to round as base - tail does, for every row."""
 
+    formula: Formula
     offset: int
     split: np.ndarray  # 2^n and 2^f - 1 enter the result one after the other, not as a product
+    x: np.ndarray
     a: np.ndarray
     base: np.ndarray
     factor: np.ndarray
@@ -77,8 +79,8 @@ class Problem:
     high: np.ndarray
 
     def select(self, rows: np.ndarray) -> "Problem":
-        columns = (self.split, self.a, self.base, self.factor, self.tail, self.low, self.high)
-        return Problem(self.offset, *(column[rows] for column in columns))
+        formula, offset, *columns = (getattr(self, field.name) for field in fields(self))
+        return Problem(formula, offset, *(column[rows] for column in columns))
 
     def exponents(self, log2: Log2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The lower bound of offset + a h(a), its exact value, and its upper bound."""
@@ -93,18 +95,9 @@ class Problem:
         noise = 2.0**-24 * np.abs(exact - self.offset) + exp2_error
         return noise + np.where(self.split, 0, 2.0**-24)
 
-    def misses(self, h: np.ndarray, exp2: Sequence[float]) -> int:
-        """How many rows come out wrong of the operations of csrc/gates/normal.h."""
-        a = self.a.astype(np.float32)
-        product = _horner(a, h)
-        origin = ROUND_TO_INTEGER + np.float32(self.offset)
-        shifted = _fma(product, a, origin)
-        fraction = _fma(product, a, origin - shifted)
-        power = np.ldexp(np.float32(1), (shifted - ROUND_TO_INTEGER).astype(int))
-        rest = fraction * _horner(fraction, exp2[1:])
-        split = _fma(-self.factor * power, rest, _fma(-self.factor, power, self.base))
-        whole = _fma(-self.factor, _fma(power, rest, power), self.base)
-        y = np.where(self.split, split, whole)
+    def misses(self, h: np.ndarray) -> int:
+        """How many rows come out wrong of the gate's formula."""
+        y = self.formula(self.x, h)
         return int(np.count_nonzero((y < self.low) | (self.high < y)))
 
 
@@ -114,6 +107,7 @@ def problem(
     base: np.ndarray,
     factor: np.ndarray,
     tail: np.ndarray,
+    formula: Formula,
     *,
     offset: int,
     sign: int,
@@ -129,19 +123,8 @@ def problem(
     tail = np.concatenate([tail, sign * tail])
     low, high = fmt.floats((base - tail).astype(float), ties)
     split = (base == 0) | exact_factor
-    return Problem(offset, split, np.tile(a, 2), base, factor, tail, low, high)
-
-
-def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray | np.float32) -> np.ndarray:
-    """In float; the sum rounds twice, to 53 bits and to 24, which differs one time in some 2^29."""
-    return (a.astype(float) * b + c).astype(np.float32)
-
-
-def _horner(x: np.ndarray, c: Sequence[float] | np.ndarray) -> np.ndarray:
-    y = np.full_like(x, c[-1])
-    for coefficient in reversed(c[:-1]):
-        y = _fma(y, x, np.float32(coefficient))
-    return y
+    x = np.concatenate([a, -a]).astype(np.float32)
+    return Problem(formula, offset, split, x, np.tile(a, 2), base, factor, tail, low, high)
 
 
 def orthogonal_steps(basis: np.ndarray) -> np.ndarray:
@@ -151,7 +134,7 @@ def orthogonal_steps(basis: np.ndarray) -> np.ndarray:
     return np.array(mpmath.inverse(mpmath.cholesky(gram)).tolist()).astype(float)
 
 
-def fit(problem: Problem, degree: int, exp2: Sequence[float], exp2_error: float) -> list[float]:
+def fit(problem: Problem, degree: int, exp2_error: float) -> list[float]:
     """The coefficients of h, for the given degree of a h(a), without a miss.
 
     A linear program leaves a few of the hardest rows to the roundings of the evaluation. Of the
@@ -185,9 +168,9 @@ def fit(problem: Problem, degree: int, exp2: Sequence[float], exp2_error: float)
             counts = random.integers(-4, 5, size=best.size)
             moved = best + sum(n * step for n, step in zip(counts, steps, strict=True))
             coefficients = moved.astype(np.float32)
-            count = hardest.misses(coefficients, exp2)
+            count = hardest.misses(coefficients)
             if count <= fewest:
                 best, fewest = moved, count
-            if count == 0 and problem.misses(coefficients, exp2) == 0:
+            if count == 0 and problem.misses(coefficients) == 0:
                 return [float(x) for x in coefficients]
     raise ArithmeticError(f"no coefficients without a miss among {RESTARTS * TRIALS}")

@@ -9,6 +9,8 @@ from mpmath import mpf
 
 from fit import exp2, half, minimax
 from fit.coefficients import Constants, Polynomial, write
+from gelu_kernels.formulas import coefficients as numbers
+from gelu_kernels.formulas import normal
 
 SQRT_TAU = mpmath.sqrt(2 * mpmath.pi)
 HALF_LOG2E = 1 / (2 * mpmath.log(2))
@@ -160,16 +162,38 @@ class Half:
     value_degree: int
     derivative_degree: int
 
-    def fit(self, problem: Callable[..., half.Problem], limit: float, degree: int) -> list[float]:
-        a = self.format.numbers(2.0**-13, limit)
+    def fit(
+        self,
+        problem: Callable[..., half.Problem],
+        function: Callable[[np.ndarray, numbers.Constants], np.ndarray],
+        name: str,
+        limit: float,
+        degree: int,
+    ) -> list[float]:
+        """The polynomial that a formula knows by a name."""
         power, error = exp2.fit(self.exp2_degree, minimax.to_float32)
-        return half.fit(problem(self.format, a), degree, power, error)
+        exp2m1 = numbers.Polynomial(0.0, power[1:])
+        C = numbers.Constants(form="half", **self.constants().values, exp2m1=exp2m1)
+
+        def formula(x: np.ndarray, h: np.ndarray) -> np.ndarray:
+            return function(x, C.replace(**{name: numbers.Polynomial(0.0, h)}))
+
+        a = self.format.numbers(2.0**-13, limit)
+        return half.fit(problem(self.format, a, formula), degree, error)
 
     def polynomials(self) -> list[Polynomial]:
         name = self.format.name
         every = f"Every {name} input falls inside its rounding interval."
-        value = self.fit(value_problem, self.value_limit, self.value_degree)
-        derivative = self.fit(derivative_problem, self.derivative_limit, self.derivative_degree)
+        value = self.fit(
+            value_problem, normal.value, "log2_cdf", self.value_limit, self.value_degree
+        )
+        derivative = self.fit(
+            derivative_problem,
+            normal.derivative,
+            "log2_derivative",
+            self.derivative_limit,
+            self.derivative_degree,
+        )
         return [
             Polynomial("normal_log2_cdf", "a", value, f"(1 + log2 Phi(-a)) / a. {every}", tag=name),
             Polynomial(
@@ -221,17 +245,19 @@ def tail_polynomial() -> Polynomial:
     return Polynomial("normal_tail_root", "a", c, comment)
 
 
-def value_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
+def value_problem(fmt: half.Format, a: np.ndarray, formula: half.Formula) -> half.Problem:
     tail = a * np.array([upper_tail(mpf(x)) for x in a])
-    return half.problem(fmt, a, a, a, tail, offset=-1, sign=1, ties="up", exact_factor=True)
+    return half.problem(
+        fmt, a, a, a, tail, formula, offset=-1, sign=1, ties="up", exact_factor=True
+    )
 
 
-def derivative_problem(fmt: half.Format, a: np.ndarray) -> half.Problem:
+def derivative_problem(fmt: half.Format, a: np.ndarray, formula: half.Formula) -> half.Problem:
     tail = np.array([tail_derivative(mpf(x)) for x in a])
     factor = (0.5 - SLOPE * a).astype(np.float32).astype(float)
     one = np.ones_like(a)
     return half.problem(
-        fmt, a, one, factor, tail, offset=0, sign=-1, ties="even", exact_factor=False
+        fmt, a, one, factor, tail, formula, offset=0, sign=-1, ties="even", exact_factor=False
     )
 
 

@@ -13,7 +13,7 @@ from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 ROOT = Path(__file__).parent.parent
 HEADERS = sorted((ROOT / "csrc" / "gates" / "coefficients").glob("*.h"))
-MODULES = ROOT / "triton_kernels" / "coefficients"
+MODULES = ROOT / "gelu_kernels" / "formulas" / "coefficients"
 
 # NumPy, libm and OpenBLAS each choose their code by the processor. These variables make them take
 # the code of an older one; one that is older still runs what it has.

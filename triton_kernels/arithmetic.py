@@ -1,22 +1,24 @@
-"""csrc/gates/arithmetic.h in Triton: what the gates are written in.
+"""The words of gelu_kernels/formulas/arithmetic.py in Triton; csrc/gates/arithmetic.h has the same.
 
 Kernels are compiled without contraction, so that these are the IEEE operations that are written,
-in their order. ``C`` stands for the constants of a gate and a precision (see ``gates``).
+in their order.
 """
 
 import triton
 import triton.language as tl
 
+# What the types that formulas are annotated with are to Triton.
+Real, Constants = tl.tensor, tl.constexpr
+
 
 @triton.jit
 def constant(c, x):
-    """c in the type of x; most of Triton's functions would make a float of it."""
+    """Most of Triton's functions would make a float of c."""
     return tl.full((), c, x.dtype)
 
 
 @triton.jit
 def fma(x, y, z):
-    """x y + z, rounded once. y and z may be numbers."""
     if not isinstance(y, tl.tensor):
         y = constant(y, x)
     if not isinstance(z, tl.tensor):
@@ -54,20 +56,22 @@ def at_most(x, limit):
 
 @triton.jit
 def magnitude(x, limit):
-    """|x|, at most `limit`; NaN stays NaN."""
     return at_most(tl.abs(x), limit)
 
 
 @triton.jit
 def magnitude_or_limit(x, limit):
-    """|x|, at most `limit`; NaN becomes `limit`."""
     return tl.minimum(tl.abs(x), limit)
 
 
 @triton.jit
 def positive_part(x):
-    """x, or -0 for a negative one. What NaN gives does not matter: the rest of the gate is NaN."""
     return tl.maximum(x, negated(constant(0.0, x)))  # a literal -0.0 would become 0
+
+
+@triton.jit
+def where(condition, y, otherwise):
+    return tl.where(condition, y, otherwise)
 
 
 @triton.jit
@@ -90,7 +94,6 @@ def refined_reciprocal(x, C: tl.constexpr):
 
 @triton.jit
 def quotient(n, d, C: tl.constexpr):
-    """n/d, correctly rounded; n, d and n/d are far from overflow and underflow."""
     if d.dtype == tl.float64:
         return n / d
     else:
@@ -101,8 +104,17 @@ def quotient(n, d, C: tl.constexpr):
 
 
 @triton.jit
+def approximate_quotient(n, d, C: tl.constexpr):
+    return n * refined_reciprocal(d, C)
+
+
+@triton.jit
+def exp2(x):
+    return tl.exp2(x)
+
+
+@triton.jit
 def polynomial(x, P: tl.constexpr):
-    """By Horner's rule."""
     degree: tl.constexpr = len(P.coefficients) - 1
     if P.centre != 0:
         x = x - P.centre
@@ -112,13 +124,8 @@ def polynomial(x, P: tl.constexpr):
     return y
 
 
-# `shifted` is the sum of a number and of an origin that is 1.5 2^23 (2^52) and more: the number,
-# rounded to an integer n, is left in the low bits, and so is the rest of the origin.
-
-
 @triton.jit
 def power_of_two(shifted):
-    """2^n, if the origin holds the exponent bias."""
     if shifted.dtype == tl.float64:
         return from_bits(bits(shifted) << 52)
     else:
@@ -127,5 +134,4 @@ def power_of_two(shifted):
 
 @triton.jit
 def scale_by_power_of_two(q, shifted):
-    """q 2^n, if the origin holds no bias; q and the result must be normal numbers."""
     return from_bits(bits(q) + bits(power_of_two(shifted)))

@@ -34,7 +34,7 @@ class Specialization(NamedTuple):
     gate: str | None = None  # and functions of it
     orders: tuple[str, ...] = ()
     precision: str = ""
-    is_stored_value: bool = False
+    is_value: bool = False
 
 
 def _jit_function(name: str) -> "KernelInterface":
@@ -48,9 +48,8 @@ def _constants(s: Specialization, backend: str) -> tuple[object, ...]:
         return s.compiled_in
     from gelu_kernels.triton_kernels import gates
 
-    constants = gates.constants(s.gate, s.precision, backend)
-    constants.is_stored_value = s.is_stored_value
-    functions = [getattr(gates.GATES[s.gate], order) for order in s.orders]
+    constants = gates.constants(s.gate, s.precision, backend, is_value=s.is_value)
+    functions = [getattr(gates.functions(s.gate), order) for order in s.orders]
     return *functions, constants, *s.compiled_in
 
 

@@ -33,7 +33,7 @@ def apply(out, ddx, dy, x, bias, mask, bias_mask, F: tl.constexpr, C: tl.constex
         result = widened(ddx) * widened(dy) * result
     elif dy is not None:
         result = widened(dy) * result
-    if C.is_stored_value:
+    if C.is_value:
         tl.store(out, round_value(result, x, C), mask)
     else:
         tl.store(out, result.to(x.dtype), mask)

@@ -91,8 +91,8 @@ def _specialize_map(key: MapKey) -> Specialization:
     operand = pointer(key.dtype, key.aligned)
     precision = TYPES[key.dtype]
     _, _, multiplied, _, biased = key.operands
-    is_stored_value = key.order == "value" and not multiplied and not biased
-    if is_stored_value and precision == "bf16":
+    is_value = key.order == "value" and not multiplied and not biased
+    if is_value and precision == "bf16":
         precision = "fast_bf16"  # see csrc/gates/arithmetic.h
     if key.order == "second_derivative" and key.dtype.itemsize == 2:
         precision = "fp32"
@@ -110,7 +110,7 @@ def _specialize_map(key: MapKey) -> Specialization:
         key.gate,
         (key.order,),
         precision,
-        is_stored_value,
+        is_value,
     )
 
 

@@ -35,7 +35,7 @@ def round_value(y, x, C: tl.constexpr):
     may tie there too, an odd float stands in for an even one, which is on the same side of any tie
     and is none. The sign of every value, of a zero as well, is that of x.
     """
-    if C.is_half:
+    if x.dtype.primitive_bitwidth == 16:
         if x.dtype == tl.bfloat16:
             up = y + 2.0**-149
         else:

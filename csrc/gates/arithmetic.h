@@ -206,12 +206,12 @@ GELU_KERNELS_HD double quotient(double n, double d) { return n / d; }
 
 // c0 + c1 x + c2 x^2 + ... by Horner's rule, unrolled.
 template <typename Real>
-GELU_KERNELS_HD Real horner(Real, Number<Real> c0) {
+GELU_KERNELS_HD Real polynomial(Real, Number<Real> c0) {
   return c0;
 }
 template <typename Real, typename... Rest>
-GELU_KERNELS_HD Real horner(Real x, Number<Real> c0, Rest... rest) {
-  return fma(horner(x, rest...), x, c0);
+GELU_KERNELS_HD Real polynomial(Real x, Number<Real> c0, Rest... rest) {
+  return fma(polynomial(x, rest...), x, c0);
 }
 
 // 2^n for n = shifted - round_to_integer less the exponent bias, where shifted is such a sum.

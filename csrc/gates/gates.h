@@ -1,7 +1,7 @@
 // The list of gates: the only place that names them all.
 #pragma once
 
-#include "csrc/gates/logistic.h"
+#include "csrc/gates/logistic_1702.h"
 #include "csrc/gates/normal.h"
 #include "csrc/gates/normal_tanh.h"
 

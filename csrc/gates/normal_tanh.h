@@ -2,10 +2,10 @@
 // x sigmoid(v(x)) with v(x) = 2 sqrt(2/pi) (x + 0.044715 x^3).
 #pragma once
 
-#include "csrc/gates/sigmoid.h"
+#include "csrc/gates/logistic_of_cubic.h"
 
 namespace gelu_kernels {
 
-struct NormalTanh : SigmoidGate<NormalTanhConstants> {};
+struct NormalTanh : LogisticOfCubic<NormalTanhConstants> {};
 
 }  // namespace gelu_kernels

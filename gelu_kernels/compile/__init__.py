@@ -68,7 +68,6 @@ def _mark_cached_code(fused: bool) -> None:
 def _fingerprint() -> str:
     """Of the formulas: code that was made of others is not to be used again."""
     package = Path(__file__).parent
-    numbers = package.parent / "triton_kernels" / "coefficients"
-    files = sorted([*package.glob("*.py"), *numbers.glob("*.py")])
+    files = sorted([*package.glob("*.py"), *(package.parent / "formulas").rglob("*.py")])
     code = hashlib.sha256(b"".join(file.read_bytes() for file in files))
     return f" gelu_kernels.compile:{code.hexdigest()}"

@@ -5,35 +5,21 @@ does not depend on the number of threads.
 """
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
-from typing import NamedTuple
 
 import torch
 from torch._inductor import ir, lowering, virtualized
 from torch._inductor.virtualized import OpsValue
 
-from gelu_kernels.compile import normal, sigmoid
+from gelu_kernels import formulas
+from gelu_kernels.compile import arithmetic
 from gelu_kernels.compile.arithmetic import Real
-from gelu_kernels.triton_kernels.coefficients import sigmoid as sigmoid_numbers
-from gelu_kernels.triton_kernels.constants import Table, normal_constants, sigmoid_constants
 
+# For 16 bits F(-a) and D(a) are powers of two of polynomials, or quotients of these: one exp2.
 PRECISIONS = {
     torch.float64: "fp64",
     torch.float32: "fp32",
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-}
-
-
-class Gate(NamedTuple):
-    functions: ModuleType
-    constants: Table
-
-
-GATES = {
-    "normal": Gate(normal, normal_constants()),
-    "normal_tanh": Gate(sigmoid, sigmoid_constants(sigmoid_numbers.NormalTanhConstants)),
-    "logistic_1702": Gate(sigmoid, sigmoid_constants(sigmoid_numbers.Logistic1702Constants)),
+    torch.float16: "exp2_fp16",
+    torch.bfloat16: "exp2_bf16",
 }
 
 
@@ -46,14 +32,9 @@ def _map(
 ) -> ir.TensorBox:
     """The product of the factors and of a gate's function of x + bias, not rounded to 16 bits."""
     dtype = torch.float64 if x.get_dtype() == torch.float64 else torch.float32
-    precision = PRECISIONS[x.get_dtype()]
-    if dtype.itemsize > x.get_dtype().itemsize:  # 16 bits
-        if order == "second_derivative":
-            precision = "fp32"
-        else:
-            order = f"half_{order}"
-    function = getattr(GATES[gate].functions, order)
-    constants = GATES[gate].constants[precision]
+    precision = PRECISIONS[dtype if order == "second_derivative" else x.get_dtype()]
+    functions = formulas.of(gate, arithmetic)
+    function, constants = getattr(functions, order), functions.constants[precision]
     of_factors = [factor.make_loader() for factor in factors]
     of_x, of_bias = x.make_loader(), None if bias is None else bias.make_loader()
 

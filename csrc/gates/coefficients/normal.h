@@ -55,88 +55,89 @@ struct NormalConstants<fp16> {
 // Phi(-a) 2^(k a^2) a/z for z = 2.5 a / (a + 2.5) and a <= 14.75; relative error 2^-25.7.
 template <class Real>
 GELU_KERNELS_HD Real normal_value_factor(Real z) {
-  return horner(z, 0x1p-1f, -0x1.976f5p-3f, 0x1.63b474p-7f, 0x1.e987fcp-8f, 0x1.2fcff8p-11f,
-                -0x1.45fb7cp-11f, 0x1.e98364p-13f, -0x1.b68208p-13f, 0x1.37e472p-14f,
-                -0x1.1cc67p-17f);
+  return polynomial(z, 0x1p-1f, -0x1.976f5p-3f, 0x1.63b474p-7f, 0x1.e987fcp-8f, 0x1.2fcff8p-11f,
+                    -0x1.45fb7cp-11f, 0x1.e98364p-13f, -0x1.b68208p-13f, 0x1.37e472p-14f,
+                    -0x1.1cc67p-17f);
 }
 
 // D(a) 2^(k a^2) / (root - a) for v = a / (a + 4.0) and a <= 14.75; relative error 2^-24.5.
 template <class Real>
 GELU_KERNELS_HD Real normal_derivative_factor(Real v) {
-  return horner(v, 0x1.54851ap-1f, -0x1.69c8cap-1f, 0x1.b5622ap-1f, -0x1.32636p-1f, 0x1.4df8b6p-3f,
-                0x1.554e36p-4f, -0x1.4f34dap-4f, 0x1.4889b2p-6f);
+  return polynomial(v, 0x1.54851ap-1f, -0x1.69c8cap-1f, 0x1.b5622ap-1f, -0x1.32636p-1f,
+                    0x1.4df8b6p-3f, 0x1.554e36p-4f, -0x1.4f34dap-4f, 0x1.4889b2p-6f);
 }
 
 // phi(a) 2^(k s) for s = a^2: 1/sqrt(2 pi), and what rounding k leaves.
 template <class Real>
 GELU_KERNELS_HD Real normal_density_factor(Real s) {
-  return horner(s, 0x1.988454p-2f, -0x1.6dfc2ap-29f);
+  return polynomial(s, 0x1.988454p-2f, -0x1.6dfc2ap-29f);
 }
 
 // Phi(-a) 2^(k a^2) a/z for z = 2.5 a / (a + 2.5) and a <= 38.8125; relative error 2^-54.5.
 GELU_KERNELS_HD double normal_value_factor(double z) {
-  return horner(z - 0x1.4p0, 0x1.21725231700b8p-2, -0x1.1c3977a85bbep-3, 0x1.14cc216dd2fdap-5,
-                0x1.f0063fbfdb438p-10, -0x1.5ff91e13d3586p-9, -0x1.beade9e0d8a3cp-13,
-                0x1.1712cff1bc698p-12, 0x1.0b1ed095797efp-14, -0x1.6d0b21ffbb67fp-16,
-                -0x1.d8f4c48597dfdp-17, -0x1.a47fe3f87558cp-21, 0x1.042f12a95ae68p-19,
-                0x1.b2d3d2086aba5p-21, -0x1.42aaf3fd4eee8p-26, -0x1.413cc7f0320b7p-23,
-                -0x1.099ff6f65138fp-24, -0x1.0e842523897c5p-30, 0x1.90f1be07855dcp-27,
-                0x1.ca244a6aea86cp-28, 0x1.ecb90084019c3p-31, -0x1.6defa91b0e3e8p-30,
-                -0x1.bb59247bb78a6p-31, 0x1.f063383108abbp-36, 0x1.494a8417c9c67p-33,
-                0x1.b1dd96990f30ap-36, -0x1.619064ceab237p-37, -0x1.62006dc88a9edp-39);
+  return polynomial(z - 0x1.4p0, 0x1.21725231700b8p-2, -0x1.1c3977a85bbep-3, 0x1.14cc216dd2fdap-5,
+                    0x1.f0063fbfdb438p-10, -0x1.5ff91e13d3586p-9, -0x1.beade9e0d8a3cp-13,
+                    0x1.1712cff1bc698p-12, 0x1.0b1ed095797efp-14, -0x1.6d0b21ffbb67fp-16,
+                    -0x1.d8f4c48597dfdp-17, -0x1.a47fe3f87558cp-21, 0x1.042f12a95ae68p-19,
+                    0x1.b2d3d2086aba5p-21, -0x1.42aaf3fd4eee8p-26, -0x1.413cc7f0320b7p-23,
+                    -0x1.099ff6f65138fp-24, -0x1.0e842523897c5p-30, 0x1.90f1be07855dcp-27,
+                    0x1.ca244a6aea86cp-28, 0x1.ecb90084019c3p-31, -0x1.6defa91b0e3e8p-30,
+                    -0x1.bb59247bb78a6p-31, 0x1.f063383108abbp-36, 0x1.494a8417c9c67p-33,
+                    0x1.b1dd96990f30ap-36, -0x1.619064ceab237p-37, -0x1.62006dc88a9edp-39);
 }
 
 // D(a) 2^(k a^2) / (root - a) for v = a / (a + 4.0) and a <= 38.8125; relative error 2^-56.5.
 GELU_KERNELS_HD double normal_derivative_factor(double v) {
-  return horner(v - 0x1p-1, 0x1.d94de78425462p-2, -0x1.a763001ac67e6p-3, 0x1.ef4ff80137909p-3,
-                -0x1.cc1e2623d9bc3p-3, 0x1.37754d816ff37p-3, -0x1.d4c8222994caep-5,
-                -0x1.443f63f57e756p-7, 0x1.85999bb84efdfp-6, -0x1.25380cb710ec4p-8,
-                -0x1.2e936440a2018p-7, 0x1.dafb1ccd382a3p-9, 0x1.298353b43782cp-8,
-                -0x1.083465a456d33p-9, -0x1.76d1052bfa865p-9, 0x1.c1822e1a47ae5p-11,
-                0x1.0d3240348adf1p-9, -0x1.9ccaa9d06bab9p-15, -0x1.6d51bbdef901bp-10,
-                -0x1.bcd2a45fd02cap-12, 0x1.45d86db333295p-11, 0x1.9be1b56b5a418p-12);
+  return polynomial(v - 0x1p-1, 0x1.d94de78425462p-2, -0x1.a763001ac67e6p-3, 0x1.ef4ff80137909p-3,
+                    -0x1.cc1e2623d9bc3p-3, 0x1.37754d816ff37p-3, -0x1.d4c8222994caep-5,
+                    -0x1.443f63f57e756p-7, 0x1.85999bb84efdfp-6, -0x1.25380cb710ec4p-8,
+                    -0x1.2e936440a2018p-7, 0x1.dafb1ccd382a3p-9, 0x1.298353b43782cp-8,
+                    -0x1.083465a456d33p-9, -0x1.76d1052bfa865p-9, 0x1.c1822e1a47ae5p-11,
+                    0x1.0d3240348adf1p-9, -0x1.9ccaa9d06bab9p-15, -0x1.6d51bbdef901bp-10,
+                    -0x1.bcd2a45fd02cap-12, 0x1.45d86db333295p-11, 0x1.9be1b56b5a418p-12);
 }
 
 // phi(a) 2^(k s) for s = a^2: 1/sqrt(2 pi), and what rounding k leaves.
 GELU_KERNELS_HD double normal_density_factor(double s) {
-  return horner(s, 0x1.9884533d43651p-2, -0x1.9f54350ccc4c3p-59);
+  return polynomial(s, 0x1.9884533d43651p-2, -0x1.9f54350ccc4c3p-59);
 }
 
 // (1 + log2 Phi(-a)) / a. Every bf16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_cdf(bf16, Real a) {
-  return horner(a, -0x1.26b0b6p0f, -0x1.d5ec2ep-2f, -0x1.b6d3a4p-5f, 0x1.137beep-7f,
-                -0x1.edcfe8p-11f, 0x1.28fd24p-14f, -0x1.bcc0bcp-19f, 0x1.6cabeep-24f,
-                -0x1.df610ap-31f);
+  return polynomial(a, -0x1.26b0b6p0f, -0x1.d5ec2ep-2f, -0x1.b6d3a4p-5f, 0x1.137beep-7f,
+                    -0x1.edcfe8p-11f, 0x1.28fd24p-14f, -0x1.bcc0bcp-19f, 0x1.6cabeep-24f,
+                    -0x1.df610ap-31f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every bf16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_derivative(bf16, Real a) {
-  return horner(a, -0x1.883936p-2f, -0x1.1f9c8p-1f, -0x1.b1c5d2p-5f, 0x1.b703ecp-7f,
-                -0x1.42977cp-9f, 0x1.4a507ap-12f, -0x1.c504eap-16f, 0x1.89a0eap-20f,
-                -0x1.85dfap-25f, 0x1.4e407p-31f);
+  return polynomial(a, -0x1.883936p-2f, -0x1.1f9c8p-1f, -0x1.b1c5d2p-5f, 0x1.b703ecp-7f,
+                    -0x1.42977cp-9f, 0x1.4a507ap-12f, -0x1.c504eap-16f, 0x1.89a0eap-20f,
+                    -0x1.85dfap-25f, 0x1.4e407p-31f);
 }
 
 // (1 + log2 Phi(-a)) / a. Every fp16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_cdf(fp16, Real a) {
-  return horner(a, -0x1.26aea6p0f, -0x1.d637cp-2f, -0x1.af0f98p-5f, 0x1.e009dep-8f,
-                -0x1.843c2ep-12f, -0x1.60d264p-14f, 0x1.2a1114p-16f, -0x1.1dd5f6p-20f);
+  return polynomial(a, -0x1.26aea6p0f, -0x1.d637cp-2f, -0x1.af0f98p-5f, 0x1.e009dep-8f,
+                    -0x1.843c2ep-12f, -0x1.60d264p-14f, 0x1.2a1114p-16f, -0x1.1dd5f6p-20f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every fp16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_derivative(fp16, Real a) {
-  return horner(a, -0x1.88644ap-2f, -0x1.1f0d86p-1f, -0x1.c1f0eep-5f, 0x1.e9d0aap-7f,
-                -0x1.9249aap-9f, 0x1.ca2748p-12f, -0x1.3c2f1cp-15f, 0x1.88c514p-20f);
+  return polynomial(a, -0x1.88644ap-2f, -0x1.1f0d86p-1f, -0x1.c1f0eep-5f, 0x1.e9d0aap-7f,
+                    -0x1.9249aap-9f, 0x1.ca2748p-12f, -0x1.3c2f1cp-15f, 0x1.88c514p-20f);
 }
 
 // (2^32 Phi(-a))^(1/16) for a <= 6.25; relative error of Phi(-a) 2^-19.8 e^(a^2/8).
 template <class Real>
 GELU_KERNELS_HD Real normal_tail_root(Real a) {
-  return horner(a, 0x1.ea4afcp1f, -0x1.87373ep-3f, -0x1.2463cap-4f, -0x1.4f0c78p-8f, 0x1.3b11cap-9f,
-                -0x1.0669d6p-15f, -0x1.0e35dcp-15f, 0x1.a4c32ep-19f, -0x1.9f7c22p-24f);
+  return polynomial(a, 0x1.ea4afcp1f, -0x1.87373ep-3f, -0x1.2463cap-4f, -0x1.4f0c78p-8f,
+                    0x1.3b11cap-9f, -0x1.0669d6p-15f, -0x1.0e35dcp-15f, 0x1.a4c32ep-19f,
+                    -0x1.9f7c22p-24f);
 }
 
 }  // namespace gelu_kernels

@@ -2,7 +2,7 @@
 # fmt: off
 # ruff: noqa
 
-from gelu_kernels.triton_kernels.coefficients import Polynomial
+from gelu_kernels.formulas.coefficients import Polynomial
 
 exp2_polynomial = {
     "fp64": Polynomial(0.0, (1.0, 0.6931471805599453, 0.24022650695910108, 0.05550410866482173,

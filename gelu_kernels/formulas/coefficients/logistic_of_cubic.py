@@ -1,8 +1,8 @@
-"""Written by `python -m fit.sigmoid`; do not edit."""
+"""Written by `python -m fit.logistic_of_cubic`; do not edit."""
 # fmt: off
 # ruff: noqa
 
-from gelu_kernels.triton_kernels.coefficients import Constants
+from gelu_kernels.formulas.coefficients import Constants
 
 Logistic1702Constants = {
     "fp32": Constants(log2_scale=40.0, scale=1099511627776.0, limit=66.390625, k1_hi=2.4554662704467773,

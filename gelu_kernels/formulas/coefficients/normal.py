@@ -2,7 +2,7 @@
 # fmt: off
 # ruff: noqa
 
-from gelu_kernels.triton_kernels.coefficients import Constants, Polynomial
+from gelu_kernels.formulas.coefficients import Constants, Polynomial
 
 NormalConstants = {
     "fp32": Constants(limit=14.75, value_pole=2.5, derivative_pole=4.0, root_hi=0.7517915368080139,

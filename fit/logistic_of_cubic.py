@@ -1,4 +1,4 @@
-"""Constants of the gates x sigmoid(k1 x + k3 x^3), in the notation of csrc/gates/sigmoid.h."""
+"""Constants of the gates x sigmoid(k1 x + k3 x^3), as csrc/gates/logistic_of_cubic.h names them."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,8 @@ from mpmath import mpf
 from fit import exp2, minimax
 from fit.coefficients import Constants, write
 from fit.half import BF16, FP16, Format
+from gelu_kernels.formulas import logistic_of_cubic as family
+from gelu_kernels.formulas.coefficients import Constants as Numbers
 
 DEGREE = 5  # of 2^f for 16-bit results
 LOG2E = 1 / mpmath.log(2)
@@ -27,7 +29,7 @@ class Real:
     rounding: minimax.Rounding
     log2_scale: int
     depth: int  # v(a) log2(e) at which both g(-a) and g'(-a) have underflowed to zero
-    fraction_bits: int  # of a leading coefficient: as many as horner_step can do with
+    fraction_bits: int  # of a leading coefficient: as many as polynomial_step can do with
 
     def truncate(self, x: mpf) -> mpf:
         return mpmath.floor(mpmath.ldexp(x, self.fraction_bits)) / 2**self.fraction_bits
@@ -96,11 +98,6 @@ def constants(name: str, real: Real) -> dict[str, float]:
     return {name: float(real.rounding(value)) for name, value in values.items()}
 
 
-def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """In float; the sum rounds twice, which differs one time in some 2^29."""
-    return (np.float64(a) * b + c).astype(np.float32)
-
-
 class HardResults:
     """The 16-bit results of a gate that lie closest to a tie."""
 
@@ -118,25 +115,14 @@ class HardResults:
         self.low = np.where(hard, low, -np.inf)[:, hard.any(axis=0)]
         self.high = np.where(hard, high, np.inf)[:, hard.any(axis=0)]
 
-    def misses(self, c: dict[str, np.float32]) -> int:
-        """How many results come out wrong of the operations of csrc/gates/sigmoid.h."""
-        a = self.a
-        w = fma(a * a, c["k3"], c["k1"])
-        origin = np.float32(1.5 * 2**23)
-        shifted = fma(-a, w, origin)
-        fraction = fma(-a, w, origin - shifted)
-        e = np.zeros_like(a)
-        for k in range(DEGREE, -1, -1):
-            e = fma(e, fraction, c[f"exp2_{k}"])
-        e = np.ldexp(e, (shifted - origin).astype(int))
-        f = e / (c["one"] + e)
-        z = a * fma(a * a, c["slope_2"], c["slope_0"])
-        d = fma(-z, fma(-f, f, f), f)
-        y = np.stack([fma(-a, f, a), -a * f, np.float32(1) - d, d])
+    def misses(self, C: Numbers) -> int:
+        """How many come out wrong of the gate's formulas."""
+        both = self.a, -self.a
+        y = np.stack([f(x, C) for f in (family.value, family.derivative) for x in both])
         return int(np.count_nonzero((y < self.low) | (self.high < y)))
 
 
-def half_constants(k1: mpf, k3: mpf, limit: float) -> dict[str, float]:
+def half_constants(k1: mpf, k3: mpf, fp32: dict[str, float]) -> dict[str, float]:
     """Constants, a few units in the last place off, that get every 16-bit result right."""
     coefficients, _ = exp2.fit(DEGREE, minimax.to_float32)
     start = {
@@ -147,17 +133,20 @@ def half_constants(k1: mpf, k3: mpf, limit: float) -> dict[str, float]:
         "one": 1 - mpf(2) ** -24,
         **{f"exp2_{k}": c for k, c in enumerate(coefficients)},
     }
+    origin = 1.5 * 2.0**23 + fp32["log2_scale"]
     exact = {name: np.float32(float(value)) for name, value in start.items()}
     reach = {f"exp2_{k}": 16 for k in range(1, DEGREE + 1)} | {"slope_0": 2, "slope_2": 4}
-    hard = [HardResults(k1, k3, fmt, limit) for fmt in (FP16, BF16)]
+    hard = [HardResults(k1, k3, fmt, fp32["limit"]) for fmt in (FP16, BF16)]
     random = np.random.default_rng(seed=0)
     for _ in range(100000):
         c = dict(exact)
         for name, ulps in reach.items():
             nudge = random.integers(-ulps, ulps + 1)
             c[name] += nudge * np.spacing(c[name]) if c[name] else 0
-        if not any(h.misses(c) for h in hard):
-            return {name: float(value) for name, value in c.items()}
+        found = {name: float(value) for name, value in c.items()}
+        C = family.half_constants(Numbers(**fp32, origin=origin), Numbers(**found))
+        if not any(h.misses(C) for h in hard):
+            return found
     raise ArithmeticError("no constants round every 16-bit result correctly")
 
 
@@ -167,8 +156,8 @@ def main() -> None:
         name = f"{gate}Constants"
         wide = {real: constants(gate, real) for real in (FLOAT, DOUBLE)}
         parts += [Constants(name, real.name, wide[real], real.name) for real in wide]
-        parts.append(Constants(name, "fp16", half_constants(k1, k3, wide[FLOAT]["limit"]), "float"))
-    write("fit.sigmoid", parts)
+        parts.append(Constants(name, "fp16", half_constants(k1, k3, wide[FLOAT]), "float"))
+    write("fit.logistic_of_cubic", parts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Written by `python -m fit.sigmoid`; do not edit.
+// Written by `python -m fit.logistic_of_cubic`; do not edit.
 // clang-format off
 #pragma once
 

@@ -8,14 +8,14 @@
 
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/exp2.h"
-#include "csrc/gates/coefficients/sigmoid.h"
+#include "csrc/gates/coefficients/logistic_of_cubic.h"
 
 namespace gelu_kernels {
 
 // Constants<float> and Constants<double> are for results in that type, Constants<fp16> for 16-bit
 // ones.
 template <template <class> class Constants>
-struct SigmoidGate {
+struct LogisticOfCubic {
   // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
   static constexpr bool may_tie = true;
 
@@ -30,7 +30,7 @@ struct SigmoidGate {
       return fma(-a, half_tail(a), positive_part(x));
     } else {
       // a F would not do: F loses bits to underflow before the product does.
-      const auto e = exponential(a);
+      const auto e = scaled_exponential(a);
       return positive_part(x) - quotient(a * e, C::scale + e);
     }
   }
@@ -53,7 +53,7 @@ struct SigmoidGate {
   static GELU_KERNELS_HD Real second_derivative(Real x) {
     using C = Constants<Number<Real>>;
     const Real a = magnitude(x, C::limit);
-    const Real e = exponential(a);
+    const Real e = scaled_exponential(a);
     const Real slope = even(a, C::slope_0, C::slope_2);
     const Real sum = C::scale + e;
     const Real bracket = difference(even(a, 2 * C::slope_0, 4 * C::slope_2) * sum,
@@ -118,7 +118,7 @@ struct SigmoidGate {
 
   // p x + c to about twice the precision, if c.hi - result.hi is exact.
   template <class Real>
-  static GELU_KERNELS_HD Pair<Real> horner_step(Pair<Real> p, Real x, Pair<Real> c) {
+  static GELU_KERNELS_HD Pair<Real> polynomial_step(Pair<Real> p, Real x, Pair<Real> c) {
     const Real hi = fma(p.hi, x, c.hi);
     return {hi, fma(p.hi, x, c.hi - hi) + fma(p.lo, x, c.lo)};
   }
@@ -133,12 +133,12 @@ struct SigmoidGate {
   // scale E. v(a) log2(e) = a w reaches 160 (1090 in double) before g underflows, where a rounding
   // of w to half a unit in the last place would change E by 80 units.
   template <class Real>
-  static GELU_KERNELS_HD Real exponential(Real a) {
+  static GELU_KERNELS_HD Real scaled_exponential(Real a) {
     using C = Constants<Number<Real>>;
     Pair<Real> w{C::k1_hi, C::k1_lo};
     if constexpr (C::k3_hi != 0) {
       const Real s = a * a;
-      w = horner_step({C::k3_hi, C::k3_lo}, s, w);
+      w = polynomial_step({C::k3_hi, C::k3_lo}, s, w);
       w.lo = fma(C::k3_hi, fma(a, a, -s), w.lo);
     }
     const Exponent<Real> u = exponent(-a, w.hi);
@@ -161,7 +161,7 @@ struct SigmoidGate {
     using C = Constants<fp16>;
     const Exponent<Real> u = exponent(-a, even(a, C::k1, C::k3));
     const Real power =
-        horner(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
+        polynomial(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
     const Real e = scale_by_power_of_two(power, u.shifted);
     return quotient(e, Constants<Number<Real>>::scale * C::one + e);
   }
@@ -180,7 +180,7 @@ struct SigmoidGate {
   // positive: the first is exp(-v(r)) (2^u - 1) with u = (v(r) - v(a)) log2(e) = (r - a)(w0 + w1 a
   // + w2 a^2), the second (r - a)(h0 + h1 (r - a) + h2 (r - a)^2). Nothing cancels. In the code E
   // and 1 + E are times one unit and h times another, which cancel in the quotient (see
-  // fit/sigmoid.py).
+  // fit/logistic_of_cubic.py).
   template <class Real>
   static GELU_KERNELS_HD Real derivative_tail(Real a) {
     using C = Constants<Number<Real>>;
@@ -192,8 +192,8 @@ struct SigmoidGate {
     Pair<Real> w{C::w0_hi, C::w0_lo};
     Real slope = C::h0;
     if constexpr (C::k3_hi != 0) {
-      w = horner_step(horner_step({C::k3_hi, C::k3_lo}, a, {C::w1_hi, C::w1_lo}), a, w);
-      slope = horner(distance.hi, C::h0, C::h1, C::h2);
+      w = polynomial_step(polynomial_step({C::k3_hi, C::k3_lo}, a, {C::w1_hi, C::w1_lo}), a, w);
+      slope = polynomial(distance.hi, C::h0, C::h1, C::h2);
     }
     const Exponent<Real> u = exponent(distance.hi, w.hi);
     const Real p = exp2m1_polynomial(fma(distance.lo, w.hi, fma(distance.hi, w.lo, u.fraction)));

@@ -1,0 +1,89 @@
+"""The words that the formulas are written in, here for float32 arrays of NumPy.
+
+triton_kernels/arithmetic.py and gelu_kernels/compile/arithmetic.py have the same words. They are
+IEEE operations, as in csrc/gates/arithmetic.h, and the same operations give the same bits.
+"""
+
+from contextlib import suppress
+from typing import TypeVar
+
+from gelu_kernels.formulas.coefficients import Constants, Polynomial
+
+with suppress(ImportError):  # Triton and Inductor do without
+    import numpy as np
+
+Real = TypeVar("Real")  # a number or an array, as the arithmetic has them
+
+
+def constant(c: float, x: Real) -> Real:
+    """c in the type of x."""
+    return x.dtype.type(c)
+
+
+def fma(x: Real, y: Real | float, z: Real | float) -> Real:
+    """x y + z, rounded once; here twice, to 53 bits and to 24, which differs one time in 2^29."""
+    return (x.astype(np.float64) * y + z).astype(np.float32)
+
+
+def negated(x: Real) -> Real:
+    return -x
+
+
+def magnitude(x: Real, limit: float) -> Real:
+    """|x|, at most `limit`; NaN stays NaN."""
+    return np.minimum(abs(x), constant(limit, x))
+
+
+def magnitude_or_limit(x: Real, limit: float) -> Real:
+    """|x|, at most `limit`; NaN becomes `limit`."""
+    return np.fmin(abs(x), constant(limit, x))
+
+
+def positive_part(x: Real) -> Real:
+    """x, or -0 for a negative one. What NaN gives does not matter: the rest of the gate is NaN."""
+    return np.where(x < 0, constant(-0.0, x), x)
+
+
+def where(condition: Real, y: Real, otherwise: Real) -> Real:
+    return np.where(condition, y, otherwise)
+
+
+def quotient(n: Real, d: Real, C: Constants) -> Real:
+    """n/d, correctly rounded; n, d and n/d are far from overflow and underflow. C has the target
+    of a compiler."""
+    return n / d
+
+
+def approximate_quotient(n: Real, d: Real, C: Constants) -> Real:
+    """The same to about a unit in the last place."""
+    return n / d
+
+
+def polynomial(x: Real, P: Polynomial) -> Real:
+    """By Horner's rule."""
+    if P.centre != 0:
+        x = x - P.centre
+    *lower, highest = P.coefficients
+    y = constant(highest, x)
+    for c in reversed(lower):
+        y = fma(y, x, c)
+    return y
+
+
+def exp2(x: Real) -> Real:
+    """2^x, to a unit in the last place or by a GPU's special function unit."""
+    return np.exp2(x)
+
+
+# `shifted` is the sum of a number and of an origin that is 1.5 2^23 (2^52) and more: the number,
+# rounded to an integer n, is left in the low bits, and so is the rest of the origin.
+
+
+def power_of_two(shifted: Real) -> Real:
+    """2^n, if the origin holds the exponent bias."""
+    return (shifted.view(np.int32) << 23).view(np.float32)
+
+
+def scale_by_power_of_two(q: Real, shifted: Real) -> Real:
+    """q 2^n, if the origin holds no bias; q and the result must be normal numbers."""
+    return (q.view(np.int32) + power_of_two(shifted).view(np.int32)).view(np.float32)

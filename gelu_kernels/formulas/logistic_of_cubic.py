@@ -1,0 +1,181 @@
+"""csrc/gates/logistic_of_cubic.h in Python, and its comments hold here: x sigmoid(v(x)) for an odd
+cubic or linear v. With a = |x|, E = exp(-v(a)) and D = gate'(-a)."""
+
+from gelu_kernels.formulas.arithmetic import (
+    Real,
+    approximate_quotient,
+    constant,
+    exp2,
+    fma,
+    magnitude,
+    magnitude_or_limit,
+    negated,
+    polynomial,
+    positive_part,
+    quotient,
+    scale_by_power_of_two,
+    where,
+)
+from gelu_kernels.formulas.coefficients import Constants, Polynomial
+from gelu_kernels.formulas.coefficients import exp2 as powers
+
+
+def exponent(x: Real, y: Real, C: Constants) -> tuple[Real, Real]:
+    """x y + log2_scale = n + fraction, as n + an origin and the fraction."""
+    shifted = fma(x, y, C.origin)
+    return shifted, fma(x, y, C.origin - shifted)
+
+
+def even(a: Real, c0: float, c2: float, C: Constants) -> Real:
+    """c0 + c2 a^2; c2 is 0 if v is linear."""
+    if C.k3_hi == 0:
+        return constant(c0, a)
+    else:
+        return fma(a * a, c2, c0)
+
+
+def polynomial_step(hi: Real, lo: Real, x: Real, c_hi: Real, c_lo: Real) -> tuple[Real, Real]:
+    """(hi + lo) x + c_hi + c_lo to about twice the precision."""
+    high = fma(hi, x, c_hi)
+    return high, fma(hi, x, c_hi - high) + fma(lo, x, c_lo)
+
+
+def scaled_exponential(a: Real, C: Constants) -> Real:
+    """scale E."""
+    w_hi = constant(C.k1_hi, a)
+    w_lo = constant(C.k1_lo, a)
+    if C.k3_hi != 0:
+        s = a * a
+        w_hi, w_lo = polynomial_step(constant(C.k3_hi, a), constant(C.k3_lo, a), s, w_hi, w_lo)
+        w_lo = fma(fma(a, a, negated(s)), C.k3_hi, w_lo)
+    shifted, fraction = exponent(negated(a), w_hi, C)
+    return scale_by_power_of_two(polynomial(fma(negated(a), w_lo, fraction), C.exp2), shifted)
+
+
+def half_tail(a: Real, C: Constants) -> Real:
+    """F for 16-bit results."""
+    if C.form == "exp2":
+        e = exp2(fma(negated(a), even(a, C.half.k1, C.half.k3, C), C.log2_scale))
+        return approximate_quotient(e, e + C.scale, C)
+    else:
+        shifted, fraction = exponent(negated(a), even(a, C.half.k1, C.half.k3, C), C)
+        e = scale_by_power_of_two(polynomial(fraction, C.half_exp2), shifted)
+        return quotient(e, e + C.scale * C.half.one, C)
+
+
+def half_derivative_tail(a: Real, C: Constants) -> Real:
+    """D for 16-bit results."""
+    f = half_tail(a, C)
+    slope = even(a, C.half.slope_0, C.half.slope_2, C)
+    return fma(negated(a) * slope, fma(negated(f), f, f), f)
+
+
+def derivative_tail(a: Real, C: Constants) -> Real:
+    """D."""
+    difference = C.root_hi - a
+    minus_a = difference - C.root_hi
+    error = (C.root_hi - (difference - minus_a)) - (a + minus_a)
+    distance_lo = error + C.root_lo
+    w_hi = constant(C.w0_hi, a)
+    w_lo = constant(C.w0_lo, a)
+    slope = constant(C.h0, a)
+    if C.k3_hi != 0:
+        one_hi, one_lo = polynomial_step(
+            constant(C.k3_hi, a),
+            constant(C.k3_lo, a),
+            a,
+            constant(C.w1_hi, a),
+            constant(C.w1_lo, a),
+        )
+        w_hi, w_lo = polynomial_step(one_hi, one_lo, a, w_hi, w_lo)
+        slope = polynomial(difference, C.h)
+    shifted, fraction = exponent(difference, w_hi, C)
+    f = fma(distance_lo, w_hi, fma(difference, w_lo, fraction))
+    p = f * polynomial(f, C.exp2m1)
+    power = scale_by_power_of_two(constant(1.0, a), shifted)
+    e_power = scale_by_power_of_two(constant(C.root_exp, a), shifted)
+    h_power = scale_by_power_of_two(constant(C.root_exp_squared, a), shifted)
+    e = fma(e_power, p, e_power)
+    growth = fma(h_power, p, h_power - C.scale * C.root_exp_squared)
+    h = power * fma(difference, slope, fma(distance_lo, slope, growth))
+    return quotient(fma(h, p, h), fma(e, e + C.twice_one, C.one_squared), C)
+
+
+def value(x: Real, C: Constants) -> Real:
+    a = magnitude(x, C.limit)
+    if C.form == "wide":
+        e = scaled_exponential(a, C)
+        return positive_part(x) - quotient(a * e, e + C.scale, C)
+    else:
+        return fma(negated(a), half_tail(a, C), positive_part(x))
+
+
+def derivative(x: Real, C: Constants) -> Real:
+    a = magnitude(x, C.limit)
+    tail = derivative_tail(a, C) if C.form == "wide" else half_derivative_tail(a, C)
+    return where(x > 0, 1.0 - tail, tail)
+
+
+def second_derivative(x: Real, C: Constants) -> Real:
+    a = magnitude(x, C.limit)
+    e = scaled_exponential(a, C)
+    slope = even(a, C.slope_0, C.slope_2, C)
+    one = e + C.scale
+    bracket = even(a, 2 * C.slope_0, 4 * C.slope_2, C) * one - a * slope * slope * (C.scale - e)
+    return quotient(e * bracket, one * one * fma(e, 1 / C.scale, 1.0), C)
+
+
+def in_tail(x: Real, u: Real, C: Constants) -> Real:
+    a = magnitude_or_limit(x, C.tail_limit)
+    shifted, fraction = exponent(a, even(a, C.half.k1, C.half.k3, C), C)
+    inverse = scale_by_power_of_two(polynomial(fraction, C.exp2), shifted)
+    return fma(u, inverse, inverse) < 2.0**32 - u
+
+
+may_tie = True
+
+
+def half_constants(fp32: Constants, half: Constants) -> Constants:
+    """For 16-bit results."""
+    exp2 = Polynomial(0.0, tuple(vars(half)[f"exp2_{k}"] for k in range(6)))
+    return fp32.replace(form="half", half=half, half_exp2=exp2)
+
+
+def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
+    """Of a gate, from its coefficients."""
+    fp64, fp32 = (
+        Constants(
+            form="wide",
+            **vars(numbers[precision]),
+            origin=1.5 * 2.0**mantissa_bits + numbers[precision].log2_scale,
+            exp2=exp2[precision],
+            exp2m1=powers.exp2m1_polynomial[precision],
+            h=Polynomial(0.0, tuple(vars(numbers[precision])[f"h{k}"] for k in range(3))),
+        )
+        for precision, mantissa_bits, exp2 in (
+            ("fp64", 52, powers.exp2_polynomial),
+            ("fp32", 23, powers.exp2_polynomial_6),
+        )
+    )
+    half = numbers["fp16"]
+    for_half = half_constants(fp32, half)
+    by_exp2 = for_half.replace(form="exp2")
+    unscaled = by_exp2.replace(scale=half.one, log2_scale=0.0)
+    random = Constants(
+        half=half,
+        k3_hi=fp32.k3_hi,
+        tail_limit=fp32.tail_limit,
+        origin=1.5 * 2.0**23,
+        exp2=powers.exp2_polynomial_4["fp32"],
+    )
+    return {
+        "fp64": fp64,
+        "fp32": fp32,
+        "fp16": for_half,
+        "bf16": for_half,
+        # A linear v has one hard case, x = -0.1235, that the errors would turn.
+        "fast_bf16": for_half if half.k3 == 0 else by_exp2,
+        "exp2_fp16": unscaled,
+        "exp2_bf16": unscaled,
+        "random": random,
+    }

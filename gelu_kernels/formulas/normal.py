@@ -1,0 +1,129 @@
+"""csrc/gates/normal.h in Python, and its comments hold here: the gate of the GELU, x Phi(x)."""
+
+from gelu_kernels.formulas.arithmetic import (
+    Real,
+    exp2,
+    fma,
+    magnitude,
+    magnitude_or_limit,
+    negated,
+    polynomial,
+    positive_part,
+    power_of_two,
+    quotient,
+    where,
+)
+from gelu_kernels.formulas.coefficients import Constants, Polynomial
+from gelu_kernels.formulas.coefficients import exp2 as powers
+from gelu_kernels.formulas.coefficients import normal as numbers
+
+
+def scaled_exp2(h: Real, a: Real, offset: float, C: Constants) -> tuple[Real, Real]:
+    """2^(a h + offset) / unscale, as 2^n and 2^f - 1."""
+    origin = C.origin + offset
+    shifted = fma(h, a, origin)
+    f = fma(h, a, origin - shifted)
+    return power_of_two(shifted), f * polynomial(f, C.exp2m1)
+
+
+def scaled_gaussian(y: Real, a: Real, C: Constants) -> Real:
+    """y 2^(-k a^2) / unscale."""
+    s = a * a
+    s_low = fma(a, a, negated(s))
+    shifted = fma(s, -C.half_log2e, C.origin)
+    f = fma(s_low, -C.half_log2e, fma(s, -C.half_log2e, C.origin - shifted))
+    scaled = y * power_of_two(shifted)
+    return fma(scaled, f * polynomial(f, C.exp2m1), scaled)
+
+
+def value(x: Real, C: Constants) -> Real:
+    if C.form == "exp2":
+        a = magnitude(x, C.value_limit)
+        power = exp2(fma(polynomial(a, C.log2_cdf), a, C.log2_scale - 1))
+        return fma(a * -C.unscale, power, positive_part(x))
+    elif C.form == "half":
+        a = magnitude(x, C.value_limit)
+        integral, fractional = scaled_exp2(polynomial(a, C.log2_cdf), a, -1.0, C)
+        scaled = a * -C.unscale
+        y = fma(scaled, integral, positive_part(x))
+        return fma(scaled * integral, fractional, y)
+    else:
+        a = magnitude(x, C.limit)
+        z = fma(negated(a), quotient(a, a + C.value_pole, C), a)
+        tail = z * scaled_gaussian(polynomial(z, C.value_factor), a, C)
+        return fma(tail, -C.unscale, positive_part(x))
+
+
+def derivative(x: Real, C: Constants) -> Real:
+    if C.form == "exp2":
+        a = magnitude(x, C.derivative_limit)
+        distance = fma(a, -C.slope * C.unscale, 0.5 * C.unscale)
+        d = distance * exp2(fma(polynomial(a, C.log2_derivative), a, C.log2_scale))
+        return where(x > 0, 1.0 - d, d)
+    elif C.form == "half":
+        a = magnitude(x, C.derivative_limit)
+        distance = fma(a, -C.slope * C.unscale, 0.5 * C.unscale)
+        integral, fractional = scaled_exp2(polynomial(a, C.log2_derivative), a, 0.0, C)
+        scaled = distance * integral
+        whole = fma(integral, fractional, integral)
+        return where(x > 0, fma(negated(distance), whole, 1.0), fma(scaled, fractional, scaled))
+    else:
+        a = magnitude(x, C.limit)
+        distance = fma(a, -C.unscale, C.root_hi * C.unscale) + C.root_lo * C.unscale
+        factor = polynomial(quotient(a, a + C.derivative_pole, C), C.derivative_factor)
+        d = scaled_gaussian(factor, a, C)
+        return where(x > 0, fma(negated(distance), d, 1.0), distance * d)
+
+
+def second_derivative(x: Real, C: Constants) -> Real:
+    a = magnitude(x, C.limit)
+    factor = polynomial(a * a, C.density_factor) * fma(negated(a), a, 2.0)
+    return scaled_gaussian(factor, a, C) * C.unscale
+
+
+def in_tail(x: Real, u: Real, C: Constants) -> Real:
+    root = polynomial(magnitude_or_limit(x, C.tail_limit), C.tail_root)
+    power_2 = root * root
+    power_4 = power_2 * power_2
+    power_8 = power_4 * power_4
+    return u < fma(power_8, power_8, -1.0)
+
+
+def _wide(precision: str) -> Constants:
+    return Constants(
+        form="wide",
+        **vars(numbers.NormalConstants[precision]),
+        value_factor=numbers.normal_value_factor[precision],
+        derivative_factor=numbers.normal_derivative_factor[precision],
+        density_factor=numbers.normal_density_factor[precision],
+        exp2m1=powers.exp2m1_polynomial[precision],
+    )
+
+
+def _half(precision: str, exp2m1: dict[str, Polynomial]) -> Constants:
+    return Constants(
+        form="half",
+        **vars(numbers.NormalConstants[precision]),
+        log2_cdf=numbers.normal_log2_cdf[precision],
+        log2_derivative=numbers.normal_log2_derivative[precision],
+        exp2m1=exp2m1["fp32"],
+    )
+
+
+_fp16 = _half("fp16", powers.exp2m1_polynomial_5)
+_bf16 = _half("bf16", powers.exp2m1_polynomial_4)
+
+may_tie = False
+constants = {
+    "fp64": _wide("fp64"),
+    "fp32": _wide("fp32"),
+    "fp16": _fp16,
+    "bf16": _bf16,
+    "fast_bf16": _bf16.replace(form="exp2", log2_scale=_bf16.origin - 1.5 * 2**23 - 127),
+    "exp2_fp16": _fp16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
+    "exp2_bf16": _bf16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
+    "random": Constants(
+        tail_limit=numbers.NormalConstants["fp32"].tail_limit,
+        tail_root=numbers.normal_tail_root["fp32"],
+    ),
+}
