@@ -1,23 +1,25 @@
 """Every hot CPU loop is vectorised at its instruction set's full width, for every gate and dtype,
 calls no libm, and leaves nothing for the linker to swap between instruction sets.
 
-The loops are compiled once more, with the options of CMakeLists.txt and g++'s report of what its
-vectoriser did. The report names the function around each loop, with its gate and dtype.
+For a report of what g++'s vectoriser did, the loops are compiled once more, with the options of
+CMakeLists.txt. The report names the function around each loop, with its gate and dtype.
 """
 
+import os
 import platform
 import re
 import shutil
 import subprocess
+import sysconfig
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"  # as in setup.py
 LOOPS = ROOT / "csrc" / "cpu" / "loops.cpp"
 SOI_LOOPS = ROOT / "csrc" / "cpu" / "soi_loops.cpp"
 
@@ -26,6 +28,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
+TABLES = {f"gelu_kernels::cpu::{name}" for name in VECTOR_BYTES} | {
+    f"gelu_kernels::cpu::soi_{name}" for name in VECTOR_BYTES
+}
 GATES = ["Normal", "NormalTanh", "Logistic1702"]
 DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 FUNCTIONS = ["Forward", "Backward", "DoubleBackward"]
@@ -35,11 +40,8 @@ MAP_TWO_BODY = "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
 
 
-@dataclass
-class Compiled:
-    defined: set[str]  # symbols that other objects can see, with their type
-    undefined: set[str]
-    widths: dict[tuple[str, int], set[int]]  # bytes in a vector, by function and line of the loop
+# Bytes in a vector, by function and line of the loop.
+Widths = dict[tuple[str, int], set[int]]
 
 
 def compile_options() -> dict[str, list[str]]:
@@ -52,16 +54,24 @@ def compile_options() -> dict[str, list[str]]:
     }
 
 
-def symbols(path: Path, *choice: str) -> list[str]:
+def symbols(path: Path, *choice: str) -> set[str]:
     command = ["nm", "-C", "--format=posix", *choice, path]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {line.partition(" ")[0] for line in listed.splitlines()}
 
 
-def compile_loops(source: Path, capability: str, options: list[str], folder: Path) -> Compiled:
-    loops, report = folder / f"{capability}.o", folder / f"{capability}.txt"
-    command = ["g++", "-std=c++20", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}", *options]
+def objects(capability: str) -> list[Path]:
+    """Of the build."""
+    folder = BUILD / "CMakeFiles" / f"loops_{capability}.dir"
+    return [folder / f"{source.relative_to(ROOT)}.o" for source in (LOOPS, SOI_LOOPS)]
+
+
+def compile_loops(source: Path, capability: str, folder: Path) -> Widths:
+    report = folder / f"{capability}.txt"
+    command = ["g++", "-std=c++20", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
+    command += compile_options()[capability]
     command += [f"-DGELU_KERNELS_CAPABILITY={capability}", f"-fdump-tree-vect-optimized={report}"]
-    subprocess.run([*command, "-c", source, "-o", loops], check=True)
+    subprocess.run([*command, "-S", source, "-o", os.devnull], check=True)
     widths = defaultdict(set)
     function = ""
     vectorised = re.compile(rf"{source.name}:(\d+):.* optimized: loop vectorized using (\d+) byte")
@@ -70,31 +80,32 @@ def compile_loops(source: Path, capability: str, options: list[str], folder: Pat
             function = line.replace("gelu_kernels::", "")
         elif found := vectorised.search(line):
             widths[function, int(found[1])].add(int(found[2]))
-    return Compiled(
-        {line.partition(" ")[0] for line in symbols(loops, "--extern-only", "--defined-only")},
-        {line.partition(" ")[0] for line in symbols(loops, "--undefined-only")},
-        widths,
-    )
+    return widths
 
 
-def compile_all(source: Path, factory: pytest.TempPathFactory) -> dict[str, Compiled]:
-    folder, options = factory.mktemp("loops"), compile_options()
-    with ThreadPoolExecutor() as pool:
-        jobs = {
-            name: pool.submit(compile_loops, source, name, options[name], folder)
-            for name in options
-        }
-    return {name: job.result() for name, job in jobs.items()}
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiled]:
-    return compile_all(LOOPS, tmp_path_factory)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=[pytest.mark.xdist_group(f"loops {name}"), *slow])
+        for name, slow in {
+            "baseline": [pytest.mark.slow],
+            "avx2": [],
+            "avx512": [pytest.mark.slow],
+        }.items()
+    ],
+)
+def capability(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def compiled_soi(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compiled]:
-    return compile_all(SOI_LOOPS, tmp_path_factory)
+def widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Widths:
+    return compile_loops(LOOPS, capability, tmp_path_factory.mktemp("loops"))
+
+
+@pytest.fixture(scope="module")
+def soi_widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Widths:
+    return compile_loops(SOI_LOOPS, capability, tmp_path_factory.mktemp("soi_loops"))
 
 
 def loop_with(body: str, source: Path = LOOPS) -> int:
@@ -104,10 +115,9 @@ def loop_with(body: str, source: Path = LOOPS) -> int:
     return max(i for i in range(line + 1) if "for (" in lines[i]) + 1
 
 
-@pytest.mark.parametrize("capability", VECTOR_BYTES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("gate", GATES)
-def test_hot_loops(compiled: dict[str, Compiled], gate: str, dtype: str, capability: str) -> None:
+def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> None:
     if (capability, dtype) == ("baseline", "fp64"):
         pytest.skip("x86-64 without FMA has no fma for doubles but libm's")
     biases = [r"(?<!AddBias<)\b", r"\bAddBias<"]
@@ -119,50 +129,36 @@ def test_hot_loops(compiled: dict[str, Compiled], gate: str, dtype: str, capabil
     missing = []
     for name, body in loops:
         pattern = re.compile(name)
-        widths = [
-            widths
-            for (function, line), widths in compiled[capability].widths.items()
+        found = [
+            bytes_
+            for (function, line), bytes_ in widths.items()
             if line == loop_with(body) and pattern.search(function)
         ]
-        if not widths or any(VECTOR_BYTES[capability] not in w for w in widths):
-            missing.append((name, widths))
+        if not found or any(VECTOR_BYTES[capability] not in bytes_ for bytes_ in found):
+            missing.append((name, found))
     assert not missing
 
 
-@pytest.mark.parametrize("capability", VECTOR_BYTES)
 @pytest.mark.parametrize(
     "body", ["flagged(m, x[i])", "flagged(m, Storage", "flagged(flags[i]", "flagged(flags[j]"]
 )
-def test_hot_loops_of_the_soi_map(
-    compiled_soi: dict[str, Compiled], body: str, capability: str
-) -> None:
+def test_hot_loops_of_the_soi_map(soi_widths: Widths, body: str, capability: str) -> None:
     """In every function that has the loop, be it inlined or not."""
-    widths = [
-        widths
-        for (function, line), widths in compiled_soi[capability].widths.items()
-        if line == loop_with(body, SOI_LOOPS)
-    ]
-    assert widths and all(VECTOR_BYTES[capability] in w for w in widths)
+    line = loop_with(body, SOI_LOOPS)
+    found = [bytes_ for (_, at), bytes_ in soi_widths.items() if at == line]
+    assert found and all(VECTOR_BYTES[capability] in bytes_ for bytes_ in found)
 
 
-@pytest.mark.parametrize("capability", VECTOR_BYTES)
-def test_no_symbol_but_the_table_of_the_soi_map(
-    compiled_soi: dict[str, Compiled], capability: str
-) -> None:
-    assert compiled_soi[capability].defined == {f"gelu_kernels::cpu::soi_{capability}"}
-
-
-@pytest.mark.parametrize("capability", VECTOR_BYTES)
-def test_no_symbol_but_the_table(compiled: dict[str, Compiled], capability: str) -> None:
+def test_no_symbol_but_the_tables() -> None:
     """A weak symbol, an inline function, could be linked into another instruction set's loop."""
-    assert compiled[capability].defined == {f"gelu_kernels::cpu::{capability}"}
+    built = [object_ for capability in VECTOR_BYTES for object_ in objects(capability)]
+    defined = [symbols(object_, "--extern-only", "--defined-only") for object_ in built]
+    assert sorted(map(list, defined)) == sorted([table] for table in TABLES)
 
 
 @pytest.mark.parametrize("capability", VECTOR_BYTES)
-def test_no_libm(
-    compiled: dict[str, Compiled], compiled_soi: dict[str, Compiled], capability: str
-) -> None:
+def test_no_libm(capability: str) -> None:
     allowed = {"memcpy", "memmove", "memset", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}
     if capability == "baseline":
         allowed.add("fma")
-    assert compiled[capability].undefined | compiled_soi[capability].undefined <= allowed
+    assert set.union(*(symbols(x, "--undefined-only") for x in objects(capability))) <= allowed
