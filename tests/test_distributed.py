@@ -36,13 +36,20 @@ def outcomes(processes: int) -> dict[str, str]:
     return json.loads(torchrun(processes, CHECKING).splitlines()[-1])
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize(
+    "processes",
+    [
+        pytest.param(2, marks=pytest.mark.xdist_group("2 processes")),
+        pytest.param(4, marks=[pytest.mark.xdist_group("4 processes"), pytest.mark.slow]),
+    ],
+)
 @pytest.mark.parametrize("check", CHECKS)
 def test_ranks_find(check, processes):
     failures = outcomes(processes).get(check, "not reached, as one before failed on some ranks")
     assert not failures, failures
 
 
+@pytest.mark.slow
 def test_example():
     arguments = ["--epochs=2", "--tensor-parallel=2", "--soi", "--device=cpu"]
     losses = re.findall(r"^epoch \d: loss (.*)$", torchrun(2, EXAMPLE, *arguments), re.MULTILINE)

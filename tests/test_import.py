@@ -32,8 +32,8 @@ def import_once() -> tuple[float, list[str]]:
 
 
 def test_importing_is_quick() -> None:
-    """Under a tenth of a second of a processor, in the best of five processes: others are busy."""
-    assert min(import_once()[0] for _ in range(5)) < 0.1
+    """Under a tenth of a second of a processor, in one of five processes: others are busy."""
+    assert any(import_once()[0] < 0.1 for _ in range(5))
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -170,6 +170,17 @@ def case(request):
     )  # fmt: skip
 
 
+# With a Linear to fuse, without, and of more than one part.
+few_models = pytest.mark.parametrize(
+    "case",
+    [
+        name if name in ("bert", "gpt2", "clip") else pytest.param(name, marks=pytest.mark.slow)
+        for name in MODELS
+    ],
+    indirect=True,
+)
+
+
 @pytest.fixture(params=[False, True], ids=["replace", "fuse"])
 def fuse_bias(request):
     return request.param
@@ -250,6 +261,7 @@ def test_bfloat16(case):
         assert 0 < patched < min(1.25 * unpatched, 2**-5)
 
 
+@few_models
 def test_training(case, fuse_bias):
     """Three steps lead to the same parameters."""
     models = [case.model, copy.deepcopy(case.model)]
@@ -318,6 +330,7 @@ def test_copies_and_restore(case, fuse_bias):
     assert torch.equal(logits(case.model, case.inputs), unpatched)
 
 
+@few_models
 def test_compile(case):
     expected = compute(case.model, case.inputs)
     replace_gelu(case.model, fuse_bias=True)
