@@ -7,7 +7,7 @@ import pytest
 from machine_code import triton_code
 from machine_code.cases import OPERATORS
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("AMD code")]
+pytestmark = pytest.mark.slow
 
 AMD = "gfx942"
 ACCESS = re.compile(r"(global|buffer|flat)_(load|store|atomic)")

@@ -255,18 +255,13 @@ def run_sanitized(*arguments: str) -> subprocess.CompletedProcess:
     )
 
 
-def sanitized(test: Callable[..., None]) -> Callable[..., None]:
-    """Kernels that are compiled for a sanitizer take three times as long, and are compiled once."""
-    return pytest.mark.slow(pytest.mark.xdist_group("sanitized")(test))
-
-
 @pytest.fixture(scope="session")
 def sanitized_build() -> None:
     result = run_sanitized("-c", "import cuda_on_cpu; cuda_on_cpu.library()")
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@sanitized
+@pytest.mark.slow
 @pytest.mark.parametrize("size, offset", [(512, 0), (33, 0), (33, 1)])
 def test_an_overrun_is_caught(sanitized_build: None, size: int, offset: int) -> None:
     """In whole vectors, in the last of a row, and among single elements."""
@@ -276,7 +271,7 @@ def test_an_overrun_is_caught(sanitized_build: None, size: int, offset: int) -> 
     assert "gelu_kernels::cuda::map_" in result.stderr
 
 
-@sanitized
+@pytest.mark.slow
 def test_no_access_is_out_of_bounds(sanitized_build: None) -> None:
     tests, dtypes = "sizes or scalars or misaligned or layouts", "float32 or bfloat16"
     choice = f"cuda_on_cpu and ({tests}) and ({dtypes})"

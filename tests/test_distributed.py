@@ -36,13 +36,7 @@ def outcomes(processes: int) -> dict[str, str]:
     return json.loads(torchrun(processes, CHECKING).splitlines()[-1])
 
 
-@pytest.mark.parametrize(
-    "processes",
-    [
-        pytest.param(2, marks=pytest.mark.xdist_group("2 processes")),
-        pytest.param(4, marks=[pytest.mark.xdist_group("4 processes"), pytest.mark.slow]),
-    ],
-)
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("check", CHECKS)
 def test_ranks_find(check, processes):
     failures = outcomes(processes).get(check, "not reached, as one before failed on some ranks")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import machine_code
+from bench import roofline
 from bench.machines import MACHINES
 from machine_code import budgets, cuda_code
 from machine_code.backends import ARCHITECTURES, BACKENDS
@@ -19,9 +20,6 @@ from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
 from machine_code.control_flow import ControlFlow, narrow_accesses
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
-
-# In one process, as the kernels of an architecture take some seconds to read.
-pytestmark = pytest.mark.xdist_group("machine code")
 
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
 UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
@@ -222,6 +220,15 @@ def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, back
     if architecture == "sm_90":
         slots = [found[Case("soi_forward", g, "bfloat16", False, backend)].slots for g in GATES]
         assert max(slots) <= MOST_SOI_SLOTS, slots
+
+
+def test_the_roofline_has_every_instruction() -> None:
+    """Once; so many as the budget says, but for the room in that."""
+    skip_without(cuda_code.missing_tools())
+    case = Case("soi_backward", "", "float32", False, "cuda")
+    slots, instructions = roofline.compiled("sm_90", [case])[case]
+    assert sum(instructions.values()) == pytest.approx(slots)
+    assert slots <= roofline.allowed("sm_90")[case][0] <= slots + 1
 
 
 @pytest.mark.parametrize(

@@ -86,12 +86,8 @@ def compile_loops(source: Path, capability: str, folder: Path) -> Widths:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=[pytest.mark.xdist_group(f"loops {name}"), *slow])
-        for name, slow in {
-            "baseline": [pytest.mark.slow],
-            "avx2": [],
-            "avx512": [pytest.mark.slow],
-        }.items()
+        name if name == "avx2" else pytest.param(name, marks=pytest.mark.slow)
+        for name in VECTOR_BYTES
     ],
 )
 def capability(request: pytest.FixtureRequest) -> str:
