@@ -18,7 +18,8 @@ os.environ.pop("TRITON_INTERPRET", None)
 
 import stub_driver  # noqa: E402
 
-from gelu_kernels.triton_kernels import launch, map, operators  # noqa: E402
+from gelu_kernels.triton_kernels import elementwise, launch  # noqa: E402
+from gelu_kernels.triton_kernels.gate import kernels, operators  # noqa: E402
 
 ops = torch.ops.gelu_kernels
 
@@ -37,9 +38,9 @@ def calls() -> dict[str, Callable[[], object]]:
         starts.append(arguments)
         launch.launch(*arguments)
 
-    operators.launch, original = keep, operators.launch
+    elementwise.launch, original = keep, elementwise.launch
     ops.gate_forward(x, None, "normal")
-    operators.launch = original
+    elementwise.launch = original
     (arguments,) = starts
     _, key, specialize, grid, _, integers = arguments
     s = specialize(key)
@@ -48,7 +49,7 @@ def calls() -> dict[str, Callable[[], object]]:
     options = {"num_warps": 8, "enable_fp_fusion": False}
 
     def by_triton() -> None:
-        map.map_rows[grid](y, None, None, x, None, *integers, *constants, **options)
+        kernels.map_rows[grid](y, None, None, x, None, *integers, *constants, **options)
 
     library = torch.library.Library("gelu_kernels_bench", "DEF")
     library.define("empty(Tensor x, Tensor? bias, str gate) -> Tensor")
@@ -73,7 +74,7 @@ def main() -> None:
         sides = {title: [call] for title, call in calls().items()}
         for title, (_, median, _) in timing.quartiles(sides, timing.cpu_clock).items():
             print(f"{title:38} {median:6.2f}")
-        map.map_rows.device_caches.clear()  # while there is a driver to unload the kernels in it
+        kernels.map_rows.device_caches.clear()  # while their driver is there
 
 
 if __name__ == "__main__":

@@ -9,26 +9,18 @@ else those in Triton. Triton itself is imported by the first call on a GPU.
 import os
 import re
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.triton_kernels import glu_operators, operators, soi_operators
+from gelu_kernels.operators import CORE
 
 VARIABLE = "GELU_KERNELS_BACKEND"
 TRITON = {
-    "gate_forward": operators.gate_forward,
-    "gate_backward": operators.gate_backward,
-    "gate_backward_bias": operators.gate_backward_bias,
-    "gate_double_backward": operators.gate_double_backward,
-    "glu_forward": glu_operators.glu_forward,
-    "glu_backward": glu_operators.glu_backward,
-    "glu_halves_forward": glu_operators.glu_halves_forward,
-    "glu_halves_backward": glu_operators.glu_halves_backward,
-    "soi_forward": soi_operators.soi_forward,
-    "soi_backward": soi_operators.soi_backward,
-    "soi_backward_bias": soi_operators.soi_backward_bias,
+    op.name: getattr(import_module(f"gelu_kernels.triton_kernels.{op.family}.operators"), op.name)
+    for op in CORE
 }
 
 Capability = tuple[int, int]

@@ -10,65 +10,53 @@ import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from math import prod
 from pathlib import Path
+from unittest import mock
 
 import torch
+from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
-from gelu_kernels.triton_kernels import glu_operators, launch, operators, soi_operators
-from gelu_kernels.triton_kernels.configurations import (
-    OCTETS,
-    column_sum_tiles,
-    map_tiles,
-    soi_tiles,
-)
+from gelu_kernels import backend
+from gelu_kernels.operators import Extent
+from gelu_kernels.triton_kernels import launch
 from machine_code import elf, sass
 from machine_code.cases import CASES, Case
 
-ORDERS = {
-    "gate_forward": "value",
-    "gate_backward": "derivative",
-    "gate_double_backward": "second_derivative",
-    "glu_forward": "value",
-}
+
+def arguments(case: Case, first: int = 0) -> dict[str, object]:
+    """For a large tensor that begins at an element of its memory; with a bias and for a GLU, whose
+    operands may be halves, for a large matrix with gaps between the rows."""
+    has_gaps = case.biased or "up" in case.operator.inputs
+    shape = (4096, 8192) if has_gaps else (2**24,)
+    dtypes = {Extent.BITS: torch.uint8, Extent.SCALAR: torch.int64}
+
+    def tensor(extent: Extent) -> Tensor:
+        dtype = dtypes.get(extent, getattr(torch, case.dtype))
+        if extent is not Extent.ELEMENTS:
+            return torch.empty(extent.shape((4096, 4096)), dtype=dtype, device="meta")
+        memory = torch.empty(first + prod(shape), dtype=dtype, device="meta")
+        t = memory[first:].view(shape)
+        return t.chunk(2, -1)[0] if has_gaps else t
+
+    tensors = {name: tensor(extent) for name, extent in case.operator.inputs.items()}
+    if not case.biased and "bias" in tensors:
+        tensors["bias"] = None
+    return {**tensors, "gate": case.gate} if case.gate else tensors
 
 
-def specialize(case: Case, aligned: bool = True) -> launch.Specialization:
-    """For a large tensor; with a bias and for a GLU, whose operands may be halves, for a large
-    matrix."""
-    gate, dtype = case.gate, getattr(torch, case.dtype)
-    is_matrix = case.biased or case.op.startswith("glu_")
-    rows, columns = (4096, 4096) if is_matrix else (1, 2**24)
-    all_consecutive = (True,) * 5
-    if case.op == "gate_backward_bias":
-        tiles = column_sum_tiles(rows, columns, dtype.itemsize)
-        layout = all_consecutive[:3], tiles.columns, tiles.columns_first
-        key = operators.SumKey(gate, dtype, aligned, aligned, *layout)
-        return operators._specialize_sum_columns(key)
-    if case.op == "soi_backward_bias":
-        tiles = column_sum_tiles(rows, columns, dtype.itemsize)
-        layout = all_consecutive[:2], tiles.columns, tiles.columns_first
-        return soi_operators._specialize_sum(soi_operators.SumKey(dtype, aligned, *layout, True))
-    if case.op == "soi_backward":
-        octets = soi_tiles(rows, columns, dtype.itemsize).columns // 8
-        return soi_operators._specialize_backward((dtype, aligned, octets))
-    if case.op == "soi_forward":
-        tiles = soi_tiles(rows, columns, dtype.itemsize)
-        layout = aligned, *tiles[:3], OCTETS, False, True, False
-        return soi_operators._specialize_forward(
-            soi_operators.ForwardKey(gate, dtype, case.biased, *layout)
-        )
-    tiles = map_tiles(rows, columns, dtype.itemsize, case.inputs)
-    layout = aligned, aligned and is_matrix
-    if case.op == "glu_backward":
-        return glu_operators._specialize_backward(
-            glu_operators.BackwardKey(gate, dtype, *layout, all_consecutive, *tiles[:3])
-        )
-    given = (True, case.inputs > 2, case.inputs > 1, True, case.biased)
-    key = operators.MapKey(
-        ORDERS[case.op], gate, dtype, given, *layout, all_consecutive[:4], *tiles[:3]
-    )
-    return operators._specialize_map(key)
+def started(case: Case, first: int = 0) -> list[launch.Specialization]:
+    """What an operator would start."""
+    kernels = []
+
+    def record(op: str, kernel: launch.Specialization, device: torch.device) -> launch.Start:
+        kernels.append(kernel)
+        return lambda grid, tensors, integers: None
+
+    with mock.patch.multiple(launch, _compiled=record, _starts={}):
+        backend.TRITON[case.op](**arguments(case, first))
+    return kernels
 
 
 def specializations(architecture: str) -> dict[str, launch.Specialization]:
@@ -76,13 +64,15 @@ def specializations(architecture: str) -> dict[str, launch.Specialization]:
     cases = [case for case in CASES if case.backend == "triton"]
     if not is_nvidia(architecture):
         cases = [case for case in cases if case.dtype in ("float32", "bfloat16")]
-    kernels = {case.name: specialize(case) for case in cases}
-    for dtype in {case.dtype: None for case in cases}:
-        add = operators._specialize_add_partial_sums(getattr(torch, dtype))
-        kernels[f"add_partial_sums {dtype}"] = add
+    kernels = {}
+    for case in cases:
+        kernels[case.name], *add = started(case)
+        if add:
+            (kernels[f"add_partial_sums {case.dtype}"],) = add
     # What checks must find wrong.
     unaligned = Case("gate_forward", "normal", "float64", False, "triton")
-    return {**kernels, f"unaligned {unaligned.name}": specialize(unaligned, aligned=False)}
+    (kernels[f"unaligned {unaligned.name}"],) = started(unaligned, first=1)
+    return kernels
 
 
 def is_nvidia(architecture: str) -> bool:

@@ -20,7 +20,7 @@ from test_cuda_on_cpu import (
 )
 from torch import Tensor
 
-from gelu_kernels.triton_kernels import configurations
+from gelu_kernels.triton_kernels import tuning
 
 ops = torch.ops.gelu_kernels
 
@@ -88,10 +88,10 @@ def check_soi(
 def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Those of large tensors have several octets for a thread."""
     if request.param == "large":
-        monkeypatch.setattr(configurations, "SMALL_BYTES", 0)
-    configurations.soi_tiles.cache_clear()
+        monkeypatch.setattr(tuning, "SMALL_BYTES", 0)
+    tuning.soi_tiles.cache_clear()
     yield
-    configurations.soi_tiles.cache_clear()
+    tuning.soi_tiles.cache_clear()
 
 
 @pytest.mark.parametrize("seed", [soi.SEED, -1])

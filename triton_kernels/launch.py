@@ -28,7 +28,7 @@ Type = str | int | bool | None
 class Specialization(NamedTuple):
     """What a kernel is compiled for."""
 
-    kernel: str  # the name of its module and its own
+    kernel: str  # the names of its module and its own
     arguments: tuple[Type, ...]  # those at run time
     compiled_in: tuple[int | bool, ...]  # the last ones
     gate: str | None = None  # and functions of it
@@ -38,7 +38,7 @@ class Specialization(NamedTuple):
 
 
 def _jit_function(name: str) -> "KernelInterface":
-    module, _, function = name.partition(".")
+    module, _, function = name.rpartition(".")
     return getattr(importlib.import_module(f"gelu_kernels.triton_kernels.{module}"), function)
 
 
@@ -58,7 +58,7 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
     import triton
     from triton.compiler import ASTSource
 
-    from gelu_kernels.triton_kernels.configurations import THREADS
+    from gelu_kernels.triton_kernels.tuning import THREADS
 
     function = _jit_function(s.kernel)
     values = (*s.arguments, *_constants(s, target.backend))

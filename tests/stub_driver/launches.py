@@ -99,11 +99,11 @@ def check(
     """All operators, with and without a bias."""
     for b in (None, bias):
         y = ops.gate_forward(x, b, gate)
-        check_elements(driver.launches.pop(), out=y, x=x, bias=b, dy=None, ddx=None)
+        check_elements(driver.launches.pop(), out=y, x=x, bias=b, factor=None, other=None)
         dx = ops.gate_backward(dy, x, b, gate)
-        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, dy=dy, ddx=None)
+        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, factor=dy, other=None)
         dx = ops.gate_double_backward(ddx, dy, x, b, gate)
-        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, dy=dy, ddx=ddx)
+        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, factor=dy, other=ddx)
     dx, dbias = ops.gate_backward_bias(dy, x, bias, gate)
     call, add = driver.launches
     check_elements(call, dx=dx, x=x, bias=bias, dy=dy)
@@ -290,7 +290,7 @@ def check_glu(driver: State, dy: Tensor, x: Tensor, up: Tensor) -> None:
     y = ops.glu_forward(x, up, "normal")
     dx, dup = ops.glu_backward(dy, x, up, "normal")
     forward, backward = driver.launches
-    check_elements(forward, out=y, ddx=None, dy=up, x=x, bias=None)
+    check_elements(forward, out=y, other=None, factor=up, x=x, bias=None)
     check_elements(backward, dx=dx, dup=dup, dy=dy, x=x, up=up)
     driver.launches.clear()
 
@@ -302,7 +302,7 @@ def check_packed_glu(driver: State, dy: Tensor, x: Tensor) -> None:
     forward, backward = driver.launches
     gated, up = x.chunk(2, -1)
     d_gated, dup = dx.chunk(2, -1)
-    check_elements(forward, out=y, ddx=None, dy=up, x=gated, bias=None)
+    check_elements(forward, out=y, other=None, factor=up, x=gated, bias=None)
     check_elements(backward, dx=d_gated, dup=dup, dy=dy, x=gated, up=up)
     driver.launches.clear()
 
@@ -331,7 +331,7 @@ def test_glu_vectors(driver):
         y = ops.glu_halves_forward(x, "normal")
         ops.glu_halves_backward(y, x, "normal")
         forward, backward = driver.launches
-        assert [forward.divisors.get(name) for name in ("out", "dy", "x")] == [expected] * 3
+        assert [forward.divisors.get(name) for name in ("out", "factor", "x")] == [expected] * 3
         names = ("dx", "dup", "dy", "x", "up")
         assert [backward.divisors.get(name) for name in names] == [expected] * 5
         driver.launches.clear()
@@ -365,7 +365,7 @@ def test_more_than_two_to_the_31_columns(driver):
     ops.gate_backward(dy, x, None, "normal")
     (call,) = driver.launches
     check_launch(call)
-    assert (call.values["columns"], call.values["dy_column"]) == (2**31 + 64, 0)
+    assert (call.values["columns"], call.values["factor_column"]) == (2**31 + 64, 0)
 
 
 @pytest.mark.parametrize(

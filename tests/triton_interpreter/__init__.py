@@ -21,7 +21,7 @@ import torch
 from torch.library import _scoped_library
 
 from gelu_kernels import backend
-from gelu_kernels.triton_kernels import configurations
+from gelu_kernels.triton_kernels import tuning
 
 HERE = Path(__file__).parent
 
@@ -137,11 +137,11 @@ def enabled() -> Iterator[None]:
     """On a CPU, by the interpreter."""
     _correct_interpreter()
     plans = (
-        configurations.map_tiles,
-        configurations.column_sum_tiles,
-        configurations.soi_tiles,
+        tuning.map_tiles,
+        tuning.column_sum_tiles,
+        tuning.soi_tiles,
     )
-    with registered("CPU"), mock.patch.multiple(configurations, **TILES):
+    with registered("CPU"), mock.patch.multiple(tuning, **TILES):
         for plan in plans:
             plan.cache_clear()
         yield

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
-from gelu_kernels.triton_kernels.map import tile
 from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.tile import tile
 
 
 @triton.jit
@@ -51,7 +51,7 @@ def sum_masked_columns(
     COLUMNS_FIRST: tl.constexpr,
     OCTETS: tl.constexpr,
 ):
-    """As ``column_sums.sum_columns``, with the mask for the gate."""
+    """As ``gate.kernels.sum_columns``, with the mask for the gate."""
     block = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64)
     first = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
     column = first + tl.arange(0, COLUMNS)[None, :]

@@ -1,19 +1,19 @@
 """The SOI map: y = m x, m ~ Bernoulli(F(x)), with the random bits of csrc/random and the same mask.
 
-A tile is of octets, eight elements in row-major order, for which the mask has one byte. A thread
-has all of an octet's elements, or a vector of them, and of several octets.
+A tile consists of octets: eight elements in row-major order, which share one byte of the mask. A
+thread has several octets, or a vector of each.
 """
 
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.octets import byte_of, number, random_words, selected
 from gelu_kernels.triton_kernels.philox import words_of_elements
+from gelu_kernels.triton_kernels.soi.octets import byte_of, number, random_words, selected
 
 
 @triton.jit
 def bernoulli(x, random, IN_TAIL: tl.constexpr, C: tl.constexpr):
-    """m for 32 random bits; csrc/random/bernoulli.h has the reasons."""
+    """The mask m, by 32 random bits for each element; csrc/random/bernoulli.h has the reasons."""
     return IN_TAIL(x, random.to(tl.float32), C) != (x > 0) | (x != x)
 
 
@@ -36,9 +36,10 @@ def map_octets(
     COLUMNS: tl.constexpr,
     GROUPED: tl.constexpr,
 ):
-    """Those of a tile of which `rows` and `columns`, None if all, are left. The pointers are of its
-    first element, which is number `first`; those of `index` are as in ``soi_forward``, or None. All
-    loads come first: the random words do not wait for them."""
+    """Maps octets of a tile. The pointers point to its first element, which is element number
+    `first`. `rows` and `columns` of the tile are left in the matrix; None says all. `index` has the
+    offset, and the row_length and the row_stride of ``soi_forward`` or None. All loads come first:
+    the random words do not wait for them."""
     lane = tl.arange(0, 8)[None, :]
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     begin = row * row_step + column

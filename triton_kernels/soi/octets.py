@@ -1,5 +1,7 @@
-"""What a tile of octets is made of. A thread works on words with two elements of 16 bits, as in
-csrc/cuda/vector.h, where the compiler would take them apart and work on each."""
+"""Octets of the SOI map: their random words, their elements and the bytes of the mask.
+
+A thread works on words with two elements of 16 bits, as in csrc/cuda/vector.h, where the compiler
+would take them apart and work on each."""
 
 import triton
 import triton.language as tl
@@ -10,8 +12,8 @@ from gelu_kernels.triton_kernels.storage import widened
 
 @triton.jit
 def random_words(seed, group, dtype: tl.constexpr):
-    """Those of octets, from the first of the two groups of each. A thread computes those of its
-    vectors, whole groups, so that none goes from one thread to another."""
+    """The words of octets. An octet has two groups of words; `group` is the number of its first. A
+    thread computes all words of its vectors, so that no word goes from one thread to another."""
     if dtype.primitive_bitwidth == 16:
         words = tl.join(words_of_group(seed, group), words_of_group(seed, group + 1))
         words = tl.permute(words, (0, 3, 1, 2))
@@ -22,7 +24,7 @@ def random_words(seed, group, dtype: tl.constexpr):
 
 @triton.jit
 def number(x, C: tl.constexpr):
-    """As ``widened``."""
+    """x as a float32 or float64: ``widened``, but two at a time."""
     if C.backend == "cuda" and x.dtype == tl.bfloat16:
         return tl.inline_asm_elementwise(
             "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x], tl.float32, True, 2
@@ -56,7 +58,7 @@ def selected(x, m, C: tl.constexpr):
 
 @triton.jit
 def byte_of(m, C: tl.constexpr):
-    """Those of the mask, for octets."""
+    """The mask's byte for each octet: bit i is element i."""
     byte = tl.sum(tl.where(m, 1 << tl.arange(0, 8)[None, :], 0), axis=1)
     if C.backend == "cuda":  # so that words are added, and not the bytes that are left of them
         byte = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [byte], tl.int32, True, 1)

@@ -1,10 +1,11 @@
-"""The gradients of a GLU, y = g(x) up, in one pass. The GLU itself is ``map.map_rows``."""
+"""The gradients of a GLU, y = g(x) up, in one pass. The GLU itself is ``gate.kernels.map_rows``
+with the factor up."""
 
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.map import tile
 from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.tile import tile
 
 
 @triton.jit
@@ -46,7 +47,7 @@ def glu_backward(
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
 ):
-    """dx = dy up g'(x) and dup = dy g(x), with strides and tiles as in ``map.map_rows``."""
+    """dx = dy up g'(x) and dup = dy g(x), with strides and tiles as in ``map_rows``."""
     row = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64) * ROWS
     column = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
 

@@ -1,0 +1,139 @@
+"""A function of a gate, element by element, and dx with the sums of its columns."""
+
+import triton
+import triton.language as tl
+
+from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
+from gelu_kernels.triton_kernels.storage import round_value, widened
+from gelu_kernels.triton_kernels.tile import tile
+
+
+@triton.jit
+def apply(out, other, factor, x, bias, mask, bias_mask, F: tl.constexpr, C: tl.constexpr):
+    """To a tile: first all loads, so that they are under way together."""
+    x = tl.load(x, mask)
+    if factor is not None:
+        factor = tl.load(factor, mask)
+    if other is not None:
+        other = tl.load(other, mask)
+    total = widened(x)
+    if bias is not None:
+        total += widened(tl.load(bias, bias_mask))
+    result = F(total, C)
+    if other is not None:
+        result = widened(other) * widened(factor) * result
+    elif factor is not None:
+        result = widened(factor) * result
+    if C.is_value:
+        tl.store(out, round_value(result, x, C), mask)
+    else:
+        tl.store(out, result.to(x.dtype), mask)
+
+
+@triton.jit
+def map_rows(
+    out,
+    other,
+    factor,
+    x,
+    bias,
+    rows,
+    columns,
+    out_row,
+    other_row,
+    factor_row,
+    x_row,
+    out_column,
+    other_column,
+    factor_column,
+    x_column,
+    F: tl.constexpr,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+):
+    """out = F(x + bias) times the factors that are not None. Strides count elements, and a program
+    has a tile of ROWS x COLUMNS."""
+    row = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64) * ROWS
+    column = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+
+    outs = tile(out, out_row, out_column, row, column, ROWS, COLUMNS)
+    xs = tile(x, x_row, x_column, row, column, ROWS, COLUMNS)
+    factors = None
+    others = None
+    biases = None
+    if factor is not None:
+        factors = tile(factor, factor_row, factor_column, row, column, ROWS, COLUMNS)
+    if other is not None:
+        others = tile(other, other_row, other_column, row, column, ROWS, COLUMNS)
+    if bias is not None:
+        biases = tile(bias, 0, 1, row, column, 1, COLUMNS)
+
+    if (row + ROWS <= rows) & (column + COLUMNS <= columns):
+        apply(outs, others, factors, xs, biases, None, None, F, C)
+    else:
+        column_mask = column + tl.arange(0, COLUMNS)[None, :] < columns
+        mask = (row + tl.arange(0, ROWS)[:, None] < rows) & column_mask
+        apply(outs, others, factors, xs, biases, mask, column_mask, F, C)
+
+
+@triton.jit
+def backward_rows(dx, dy, x, bias, mask, F: tl.constexpr, C: tl.constexpr):
+    """Stores dx; what is outside of the matrix is to add a zero."""
+    result = widened(dy) * F(widened(x) + bias, C)
+    tl.store(dx, result.to(x.dtype), mask)
+    return tl.where(mask, result, 0.0)
+
+
+@triton.jit
+def sum_columns(
+    dx,
+    dy,
+    x,
+    bias,
+    partial,
+    rows,
+    columns,
+    block_rows,
+    dx_row,
+    dy_row,
+    x_row,
+    dx_column,
+    dy_column,
+    x_column,
+    F: tl.constexpr,
+    C: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+):
+    """dx = dy F(x + bias), and partial[b] = the sum of the unrounded dx over block b of the rows.
+
+    The rows of a block are dealt out in turn to the rows of a tile. Two tiles are loaded before one
+    is computed.
+    """
+    block = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64)
+    first = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    column = first + tl.arange(0, COLUMNS)[None, :]
+    in_row = column < columns
+    biases = widened(tl.load(bias + column, in_row))
+    begin = block * block_rows
+    end = tl.minimum(begin + block_rows, rows)
+    lane = tl.arange(0, ROW_LANES)[:, None]
+    sums = tl.zeros((ROW_LANES, COLUMNS), biases.dtype)
+    for row in range(begin, end, 2 * ROW_LANES):
+        next_row = row + ROW_LANES
+        mask = (row + lane < end) & in_row
+        next_mask = (next_row + lane < end) & in_row
+        dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), mask)
+        xs = tl.load(tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS), mask)
+        next_dys = tl.load(
+            tile(dy, dy_row, dy_column, next_row, first, ROW_LANES, COLUMNS), next_mask
+        )
+        next_xs = tl.load(tile(x, x_row, x_column, next_row, first, ROW_LANES, COLUMNS), next_mask)
+        to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
+        sums += backward_rows(to, dys, xs, biases, mask, F, C)
+        to = tile(dx, dx_row, dx_column, next_row, first, ROW_LANES, COLUMNS)
+        sums += backward_rows(to, next_dys, next_xs, biases, next_mask, F, C)
+    total = add_in_order(tl.zeros((COLUMNS,), sums.dtype), tl.trans(sums))[None, :]
+    tl.store(partial + block * columns + column, total, in_row)

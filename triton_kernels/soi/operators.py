@@ -1,0 +1,130 @@
+"""The core operators of the SOI map."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gelu_kernels import _C
+from gelu_kernels.triton_kernels import bias_gradient, tuning
+from gelu_kernels.triton_kernels.launch import Specialization, launch
+from gelu_kernels.triton_kernels.matrices import are_aligned, integer, pointer
+from gelu_kernels.triton_kernels.tuning import soi_tiles
+
+contiguous = torch.contiguous_format
+
+
+class ForwardKey(NamedTuple):
+    gate: str
+    dtype: torch.dtype
+    biased: bool
+    aligned: bool
+    rows: int
+    columns: int
+    columns_first: bool
+    octets: int  # of a thread
+    repeated: bool
+    grouped: bool
+    in_rows: bool
+
+
+def specialize_forward(key: ForwardKey) -> Specialization:
+    operand = pointer(key.dtype, key.aligned)
+    arguments = (
+        operand,
+        "*u8",  # if it were promised to be aligned, threads would exchange bytes to store more
+        operand,
+        operand if key.biased else None,
+        "*i64",
+        "i64",
+        "i64",
+        "i64:8",
+        *["i64"] * 4,
+    )
+    return Specialization(
+        "soi.kernels.soi_forward", arguments, key[4:], key.gate, ("in_tail",), "random"
+    )
+
+
+def specialize_backward(key: tuple[torch.dtype, bool, int]) -> Specialization:
+    operand = pointer(*key[:2])
+    return Specialization("soi.kernels.soi_backward", (operand, operand, "*u8", "i64"), key[2:])
+
+
+def soi_forward(
+    x: Tensor,
+    bias: Tensor | None,
+    seed: Tensor,
+    gate: str,
+    offset: int = 0,
+    row_length: int = 0,
+    row_stride: int = 0,
+) -> tuple[Tensor, Tensor]:
+    _C.check_soi_forward(x, bias, seed, gate, offset, row_length, row_stride)
+    elements = x.numel()
+    mask = torch.empty(-(-elements // 8), dtype=torch.uint8, device=x.device)
+    y = torch.empty_like(x)
+    if elements == 0:
+        return y, mask
+    dense_x = x.contiguous()
+    dense_y = y if y.is_contiguous() else torch.empty_like(x, memory_format=contiguous)
+    bias = bias if bias is None else bias.contiguous()
+    tensors = (dense_y, mask, dense_x, bias, seed)
+    columns = elements if bias is None else bias.numel()
+    repeated = columns % 8 != 0 and columns != elements
+    row_columns = elements if repeated else columns
+    rows = elements // row_columns
+    tiles = soi_tiles(rows, row_columns, x.itemsize)
+    key = ForwardKey(
+        gate,
+        x.dtype,
+        bias is not None,
+        are_aligned((dense_y, dense_x, bias), ()),
+        *tiles[:3],
+        tiles.rows * tiles.columns // (8 * tuning.THREADS),
+        repeated,
+        row_length == 0 and offset % 4 == 0,
+        row_length != 0,
+    )
+    row_step = row_columns if rows > 1 else 0
+    integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
+    launch("soi_forward", key, specialize_forward, tiles.grid, tensors, integers)
+    return (y if dense_y is y else y.copy_(dense_y)), mask
+
+
+def soi_backward(dy: Tensor, mask: Tensor) -> Tensor:
+    _C.check_soi_backward("soi_backward", dy, mask, False)
+    dx = torch.empty_like(dy)
+    elements = dy.numel()
+    if elements == 0:
+        return dx
+    dense_dy, mask = dy.contiguous(), mask.contiguous()
+    dense_dx = dx if dx.is_contiguous() else torch.empty_like(dy, memory_format=contiguous)
+    tiles = soi_tiles(1, elements, dy.itemsize)
+    key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns // 8
+    tensors = (dense_dx, dense_dy, mask)
+    launch("soi_backward", key, specialize_backward, tiles.grid, tensors, (elements,))
+    return dx if dense_dx is dx else dx.copy_(dense_dx)
+
+
+def specialize_sums(key: bias_gradient.Key) -> Specialization:
+    operand = pointer(key.dtype, key.aligned)
+    arguments = (
+        operand,
+        operand,
+        "*u8",
+        pointer(bias_gradient.sum_type(key.dtype), aligned=True),
+        "i64",
+        "i64:8" if key.whole else "i64",
+        "i64",
+        *[integer(key.dtype, key.aligned)] * 2,
+        *(1 if consecutive else "i64" for consecutive in key.consecutive),
+    )
+    compiled_in = key.columns, key.columns_first, key.whole
+    return Specialization("soi.column_sums.sum_masked_columns", arguments, compiled_in)
+
+
+def soi_backward_bias(dy: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    op = "soi_backward_bias"
+    _C.check_soi_backward(op, dy, mask, True)
+    return bias_gradient.sum_columns(op, specialize_sums, None, (dy,), mask.contiguous(), unit=8)

@@ -1,0 +1,15 @@
+"""A tile of a matrix: what a program works on."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tile(
+    pointer, row_stride, column_stride, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """The pointers of a tile. The offsets in it have 32 bits where columns are consecutive."""
+    rows = tl.arange(0, ROWS)[:, None].to(tl.int64)
+    columns = tl.arange(0, COLUMNS)[None, :]
+    first = pointer + (row * row_stride + column * column_stride)
+    return first + (rows * row_stride + columns * column_stride)
