@@ -59,7 +59,7 @@ class LargestSlack:
     """The c that maximises s subject to low + s <= basis @ c <= high - s, by the dual simplex.
 
     Of the constraints row @ (c, s) <= bound, as many hold with equality as there are unknowns. Each
-    step lets in the one that is violated most. At first every coefficient is held, far away.
+    step lets in the constraint that is violated most. At first every coefficient is held, far away.
     """
 
     def __init__(self, basis: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:

@@ -1,5 +1,5 @@
 """The gradient of a bias: sums of columns in two stages, without atomics, in the order of
-csrc/gates/column_sums.h. The first stage is that of a family, in the pass that makes dx."""
+csrc/gates/column_sums.h. Each family has a first stage of its own, in the pass that makes dx."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""csrc/gates/storage.h in Triton: the numbers that are kept in memory."""
+"""csrc/gates/storage.h in Triton: from numbers in memory to the type of a formula, and back."""
 
 import triton
 import triton.language as tl
@@ -31,9 +31,9 @@ def with_sign_of(x, y, C: tl.constexpr):
 def round_value(y, x, C: tl.constexpr):
     """The value of a gate for a stored x: in 16 bits to nearest, ties towards +infinity.
 
-    A tie is moved off upwards first, by nothing that a float of normal size would show; if the gate
-    may tie there too, an odd float stands in for an even one, which is on the same side of any tie
-    and is none. The sign of every value, of a zero as well, is that of x.
+    First a tie among subnormal numbers is moved up, by less than a float of normal size would show.
+    If the gate may tie elsewhere too, an odd float takes the place of an even one: it lies on the
+    same side of any tie and is none itself. Every value, a zero as well, has the sign of x.
     """
     if x.dtype.primitive_bitwidth == 16:
         if x.dtype == tl.bfloat16:

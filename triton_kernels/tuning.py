@@ -1,8 +1,8 @@
 """The numbers that say how a kernel is laid over a GPU. They change its speed and, but for the
 blocks of the column sums, no result.
 
-They are those of csrc/cuda/tuning.h, by the same reasons. Nothing is tuned at a user's first call:
-a wait for memory has few ways to be shorter, and trying them would take seconds.
+csrc/cuda/tuning.h has the same numbers, for the same reasons. Nothing is tuned at a user's first
+call: a wait for memory has few ways to be shorter, and trying them would take seconds.
 """
 
 from functools import lru_cache

@@ -134,8 +134,8 @@ GELU_KERNELS_HD float magnitude_or_limit(float x, float limit) {
 #endif
 }
 
-// The part of a gate that is left far from zero: x, or -0 for a negative one. What NaN gives does
-// not matter: the rest of the gate is NaN.
+// x, or -0 for a negative x: all of a gate's value far from zero. The result for NaN does not
+// matter, because the rest of the gate is NaN.
 template <typename Real>
 GELU_KERNELS_HD Real positive_part(Real x) {
 #ifdef __CUDA_ARCH__
@@ -145,7 +145,7 @@ GELU_KERNELS_HD Real positive_part(Real x) {
 #endif
 }
 
-// y() where x > 0. They are functions because one x asks for only one of them.
+// y() where x > 0, else otherwise(). Both are functions because one x needs only one of them.
 template <typename Real, typename Y, typename Otherwise>
 GELU_KERNELS_HD Real where_positive(Real x, Y y, Otherwise otherwise) {
   return x > 0 ? y() : otherwise();
@@ -153,7 +153,8 @@ GELU_KERNELS_HD Real where_positive(Real x, Y y, Otherwise otherwise) {
 
 GELU_KERNELS_HD bool is_positive_or_nan(float x) { return !(x <= 0); }
 
-// x - y, where they may be products: see float_pair.h.
+// x - y. Where x or y may be a product, formulas say `difference`: pairs must not fuse the two
+// operations (see float_pair.h).
 template <typename Real>
 GELU_KERNELS_HD Real difference(Real x, Real y) {
   return x - y;
@@ -189,8 +190,8 @@ GELU_KERNELS_HD Real refined_reciprocal(Real x) {
 }
 #endif
 
-// n/d, correctly rounded. n, d and n/d are far from overflow and underflow: the steps that a GPU
-// takes, which are those of its division without the test for such operands, are then exact enough.
+// n/d, correctly rounded. n, d and n/d are far from overflow and underflow. So a GPU takes the
+// steps of its own division without the test for such operands.
 template <typename Real>
 GELU_KERNELS_HD Real quotient(Real n, Real d) {
 #ifdef GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT

@@ -16,7 +16,7 @@ def enable_fusion() -> None:
 
     It holds for what is compiled from now on, by ``torch.compile`` and by AOTInductor, until
     :func:`disable_fusion`. What is compiled already stays as it is until
-    ``torch.compiler.reset()``. Shapes, strides, dtypes and errors are those of the operators. Two
+    ``torch.compiler.reset()``. Shapes, strides, dtypes and errors stay as they are. Two operators
     are called as before: the SOI map, and the backward pass that sums the gradient of a bias.
 
     Accuracy: float32 and float64 within 4 units in the last place, on a CPU with the same bits as

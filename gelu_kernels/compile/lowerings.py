@@ -1,4 +1,4 @@
-"""The core operators as loops of Inductor's: what map.h is for the kernels.
+"""The core operators of a gate as loops of Inductor's.
 
 gate_backward_bias is not among them: its one pass makes both gradients, and sums in an order that
 does not depend on the number of threads.

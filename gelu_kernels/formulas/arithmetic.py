@@ -40,7 +40,7 @@ def magnitude_or_limit(x: Real, limit: float) -> Real:
 
 
 def positive_part(x: Real) -> Real:
-    """x, or -0 for a negative one. What NaN gives does not matter: the rest of the gate is NaN."""
+    """x, or -0 for a negative x. For NaN any result will do: the rest of the gate is NaN."""
     return np.where(x < 0, constant(-0.0, x), x)
 
 
