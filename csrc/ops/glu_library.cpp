@@ -61,4 +61,7 @@ TORCH_LIBRARY_FRAGMENT(gelu_kernels, m) {
 
 TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) { m.impl("fused_glu", fused_glu); }
 
+// Without it vmap would call a public operator for each element of a batch.
+TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatchedDecomposition, m) { m.impl("fused_glu", fused_glu); }
+
 }  // namespace gelu_kernels

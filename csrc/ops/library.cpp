@@ -118,4 +118,11 @@ TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) {
   m.impl("fused_gate", fused_gate);
 }
 
+// Without it vmap would call a public operator for each element of a batch.
+TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatchedDecomposition, m) {
+  m.impl("fused_gelu", fused_gelu);
+  m.impl("fused_bias_gelu", fused_bias_gelu);
+  m.impl("fused_gate", fused_gate);
+}
+
 }  // namespace gelu_kernels

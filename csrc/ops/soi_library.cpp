@@ -100,4 +100,10 @@ TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) {
   m.impl("fused_bias_soi_map", fused_bias_soi_map);
 }
 
+// Without it vmap would call a public operator for each element of a batch.
+TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatchedDecomposition, m) {
+  m.impl("soi_map", soi_map);
+  m.impl("fused_bias_soi_map", fused_bias_soi_map);
+}
+
 }  // namespace gelu_kernels
