@@ -5,21 +5,21 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import click
 import oracle
 import torch
-from conftest import kernels_for
-from every_operator import every_operator
+from calls import CORE_CALLS, DTYPES, Call, normal
 from torch import Tensor
 
 SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def patterns(t: Tensor) -> Tensor:
-    return t.contiguous().view(SAME_SIZE[t.itemsize])
+    return t.resolve_neg().contiguous().view(SAME_SIZE[t.itemsize])
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -42,22 +42,29 @@ def any_numbers(dtype: torch.dtype) -> Tensor:
     return x.view(-1, 512)
 
 
-def differing_from_cpu(gate: str, dtype: torch.dtype, device: str) -> dict[str, int]:
-    """For each operator, how many of its results on the device have other bits than on the CPU."""
+def of_any_numbers(call: Call, dtype: torch.dtype) -> list[Tensor]:
+    """The tensor that leads is any numbers, the others are ordinary."""
+    numbers = any_numbers(dtype)
+    tensors = call.inputs(numbers.shape, lambda *s: (3 * normal(*s)).to(dtype))
+    leading = tensors[list(call.tensors).index(call.leading)]
+    leading[..., : numbers.size(-1)] = numbers
+    return tensors
+
+
+def inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
+    yield of_any_numbers(call, dtype)
     # More than one block of rows, and tiles of columns with a ragged end.
-    ordinary = (3 * torch.randn(1001, 519, dtype=torch.float64)).to(dtype)
-    counts = {}
-    for x in (any_numbers(dtype), ordinary):
-        bias, dy, ddx = (
-            torch.randn(s, dtype=torch.float64).to(dtype) for s in (x[0].shape, x.shape, x.shape)
-        )
-        arguments = ddx, dy, x, bias
-        here = every_operator(*arguments, gate)
-        there = every_operator(*(t.to(device) for t in arguments), gate)
-        for (name, ours), (_, theirs) in zip(here, there, strict=True):
-            different = sum(differing(a, b.cpu()) for a, b in zip(ours, theirs, strict=True))
-            counts[name] = counts.get(name, 0) + different
-    return counts
+    yield call.inputs((1001, 519), lambda *s: (3 * normal(*s)).to(dtype))
+
+
+def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -> int:
+    """How many results on the device have other bits than on the CPU."""
+    count = 0
+    for tensors in inputs(call, dtype):
+        here = call(*tensors, gate=gate)
+        there = call(*(t.to(device) for t in tensors), gate=gate)
+        count += sum(differing(a, b.cpu()) for a, b in zip(here, there, strict=True))
+    return count
 
 
 @click.command(help=__doc__)
@@ -65,13 +72,15 @@ def differing_from_cpu(gate: str, dtype: torch.dtype, device: str) -> dict[str, 
 @click.option("--dtype", "dtypes", multiple=True, help="[default: all]")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="The counts, as a file.")
 def main(device: str, dtypes: tuple[str, ...], output: Path | None) -> None:
+    from devices import kernels_for
+
     found = {}
-    chosen = [getattr(torch, name) for name in dtypes] or oracle.FORMATS
-    for gate, dtype in product(oracle.GATES, chosen):
-        torch.manual_seed(0)
-        with kernels_for(device) as place:
-            for name, count in differing_from_cpu(gate, dtype, place).items():
-                found[f"{name}, {gate}, {dtype}"] = count
+    chosen = [getattr(torch, name) for name in dtypes] or DTYPES
+    for call, dtype in product(CORE_CALLS, chosen):
+        for gate in call.gates:
+            torch.manual_seed(0)
+            with kernels_for(device) as place:
+                found[f"{call}, {gate}, {dtype}"] = differing_from_cpu(call, gate, dtype, place)
     different = {name: count for name, count in found.items() if count}
     print(f"{len(found)} operators, gates and dtypes; other bits than on the CPU: {different}")
     if output:

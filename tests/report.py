@@ -9,12 +9,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import oracle
-import test_accuracy
-import test_rounding
+import sweeps
 import torch
-from conftest import kernels_for
+from devices import kernels_for
 from oracle import GATES
-from test_accuracy import ORDERS
+from sweeps import ORDERS
 
 HEADER = """\
 gate           order       misrounded of 65,536     largest error in ULP
@@ -30,13 +29,13 @@ def errors(device: str, gate: str, order: int) -> dict[str, object]:
 def errors_there(device: str, gate: str, order: int) -> dict[str, object]:
     torch.manual_seed(0)
     misrounded = {}
-    for dtype in test_rounding.DTYPES:
+    for dtype in sweeps.HALF:
         x = oracle.every_16_bit_input(dtype).to(device)
-        results = {(gate, order, dtype): oracle.evaluate(gate, order, x).cpu()}
-        misrounded[str(dtype)] = test_rounding.misrounded(results, gate, order, dtype).numel()
+        y = oracle.evaluate(gate, order, x)
+        misrounded[str(dtype)] = sweeps.misrounded(gate, order, dtype, y).numel()
     largest = {
-        str(torch.float32): test_accuracy.float32_sweep(gate, order, device),
-        str(torch.float64): test_accuracy.mpmath_sweep(gate, order, torch.float64, device),
+        str(torch.float32): sweeps.float32_sweep(gate, order, device),
+        str(torch.float64): sweeps.mpmath_sweep(gate, order, torch.float64, device),
     }
     return {
         "gate": gate,

@@ -6,36 +6,26 @@ beyond its end is caught. ``--overrun`` does that, to show that it is.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import product
 
 import torch
-from every_operator import every_operator, ops
+from calls import CORE_CALLS, DTYPES, Call
+from layouts import LAYOUTS, arrangements
 from torch import Tensor
 
-DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 SHAPES = [(1, 1), (3, 7), (67, 33), (2, 257), (67, 264), (1, 4099), (259, 8200)]
-LAYOUTS: dict[str, Callable[[Callable[..., Tensor], int, int], Tensor]] = {
-    "contiguous": lambda new, rows, columns: new(rows, columns),
-    "half": lambda new, rows, columns: new(rows, 2 * columns).chunk(2, -1)[1],
-    "transposed": lambda new, rows, columns: new(columns, rows).t(),
-    "misaligned": lambda new, rows, columns: new(rows * columns + 1)[1:].view(rows, columns),
-    "one row": lambda new, rows, columns: new(columns).expand(rows, columns),
-}
+CHOSEN = ["contiguous", "second half", "transposed", "misaligned by 1", "one row"]
 
 
-def tensors(device: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """dy, x and bias."""
-    for dtype in DTYPES:
+def calls(device: str) -> Iterator[tuple[Call, list[Tensor]]]:
+    for dtype, shape, layout, call in product(DTYPES, SHAPES, CHOSEN, CORE_CALLS):
 
-        def new(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+        def make(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
             # Made on the CPU: the fewer other kernels, the shorter this takes.
             return torch.randn(shape).to(dtype).to(device)
 
-        for rows, columns in SHAPES:
-            for layout in LAYOUTS.values():
-                x = layout(new, rows, columns)
-                yield layout(new, rows, columns), x, new(columns)
-                yield new().expand_as(x), x, new(2 * columns)[1::2]
+        yield call, next(arrangements(call, LAYOUTS[layout], shape, make))
 
 
 class Overlong:
@@ -52,7 +42,7 @@ class Overlong:
 
 def overrun() -> None:
     x = torch.ones(1000).cuda()
-    ops.gate_forward(torch.as_tensor(Overlong(x), device="cuda"), None, "normal")
+    torch.ops.gelu_kernels.gate_forward(torch.as_tensor(Overlong(x), device="cuda"), None, "normal")
 
 
 def main() -> None:
@@ -63,10 +53,8 @@ def main() -> None:
     if arguments.overrun:
         overrun()
     else:
-        for dy, x, bias in tensors(arguments.device):
-            # The loops are the same for all gates.
-            for _ in every_operator(dy, dy, x, bias, "normal"):
-                pass
+        for call, tensors in calls(arguments.device):  # the loops are the same for all gates
+            call(*tensors)
     if arguments.device == "cuda":
         torch.cuda.synchronize()
 

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 import torch
-from test_compile import CALLS, SEED, gelu_reference, soi_reference
+from everything import Everything, Layer
 from torch import Tensor, nn
 
 from gelu_kernels import reference
@@ -83,20 +83,7 @@ def test_the_documented_lines_are_in_the_program() -> None:
 
 
 def test_every_public_operator(tmp_path: Path) -> None:
-    class Layer(nn.Module):
-        def forward(self, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
-            return tuple(f(*(x, bias)[:count]) for f, _, count in CALLS.values())
-
-    x, bias = torch.randn(6, 5), torch.randn(5)
-    exported = torch.export.export(Layer(), (x, bias))
+    everything = Everything("cpu")
+    exported = torch.export.export(Layer(), tuple(everything.tensors))
     path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "f.pt2"))
-    loaded = torch._inductor.aoti_load_package(path)
-    torch.manual_seed(SEED)
-    ours = [y.double() for y in loaded(x, bias)]
-    expected = (
-        gelu_reference(x),
-        gelu_reference(x, bias),
-        soi_reference(x.double()),
-        soi_reference(x.double(), bias.double(), call=1),
-    )
-    torch.testing.assert_close(ours, list(expected), **close)
+    everything.check(torch._inductor.aoti_load_package(path), has_gradients=False)

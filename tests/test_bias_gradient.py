@@ -71,44 +71,14 @@ def check(dy: Tensor, x: Tensor, bias: Tensor, approximate: str = "none") -> tup
     return dx, dbias
 
 
-@pytest.fixture
-def thread_count():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
-def many_rows(request: pytest.FixtureRequest) -> None:
-    if request.node.callspec.params["device"] == "triton_interpreter":
-        pytest.skip("needs a GPU: Triton's interpreter takes a minute for so many rows")
-
-
 def random_case(shape, dtype, device):
     return [random(s, dtype, device, seed) for seed, s in enumerate((shape, shape, shape[-1:]))]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [s for s in SHAPES if s[0] < 1000], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shapes(shape, dtype, device):
     check(*random_case(shape, dtype, device))
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [s for s in SHAPES if s[0] >= 1000], ids=str)
-def test_shapes_of_many_rows(shape, dtype, device, many_rows):
-    check(*random_case(shape, dtype, device))
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_the_number_of_threads_changes_nothing(shape, dtype, thread_count):
-    case = random_case(shape, dtype, "cpu")
-    expected = ops.gate_backward_bias(*case, "normal")
-    for threads in (1, 2, 3, 5, 16):
-        thread_count(threads)
-        for t, e in zip(ops.gate_backward_bias(*case, "normal"), expected, strict=True):
-            assert bits.same(t, e)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -137,7 +107,7 @@ def test_each_element_counts_once_in_its_own_column(dtype, device):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_small_terms_are_not_lost_in_a_large_sum(dtype, device, many_rows):
+def test_small_terms_are_not_lost_in_a_large_sum(dtype, device):
     """1 + 2^-24 + 2^-24 + ... is 1 in float32 if added in order. g'(40) = 1."""
     rows = 20_000
     small = 2.0**-24 if dtype != torch.float64 else 2.0**-53
@@ -185,65 +155,6 @@ def test_16_bits_are_summed_in_32(dtype, device):
     ones[0] = 3
     _, dbias = ops.gate_backward_bias(ones, x, torch.zeros_like(x[0]), "normal")
     assert torch.equal(dbias, torch.full_like(dbias, 4))
-
-
-# Layouts: (dy, x), each with 35 columns or more.
-LAYOUTS = {
-    "contiguous": lambda r: (r(50, 35), r(50, 35)),
-    "one dimension": lambda r: (r(35), r(35)),
-    "one dimension, strided": lambda r: (r(70)[::2], r(105)[::3]),
-    "three dimensions": lambda r: (r(5, 10, 35), r(5, 10, 35)),
-    "dy is one number": lambda r: (r().expand(50, 35), r(50, 35)),
-    "dy is one row": lambda r: (r(35).expand(50, 35), r(50, 35)),
-    "dy is one column": lambda r: (r(50, 1).expand(50, 35), r(50, 35)),
-    "dy is one matrix": lambda r: (r(10, 35).expand(5, 10, 35), r(5, 10, 35)),
-    "dy's columns apart": lambda r: (r(50, 70)[:, ::2], r(50, 35)),
-    "x's columns apart": lambda r: (r(50, 35), r(50, 70)[:, ::2]),
-    "dy's rows apart": lambda r: (r(100, 35)[::2], r(50, 35)),
-    "half of x": lambda r: (r(50, 35), r(50, 70).chunk(2, -1)[1]),
-    "half of both": lambda r: (r(50, 70).chunk(2, -1)[0], r(50, 70).chunk(2, -1)[1]),
-    "half of a wide x": lambda r: (r(20, 1100), r(20, 2200).chunk(2, -1)[1]),
-    "wide transposed": lambda r: (r(20, 1100), r(1100, 20).t()),
-    "x transposed": lambda r: (r(50, 35), r(35, 50).t()),
-    "dy transposed": lambda r: (r(35, 50).t(), r(50, 35)),
-    "both transposed": lambda r: (r(35, 50).t(), r(35, 50).t()),
-    "x permuted": lambda r: (r(5, 7, 35), r(35, 5, 7).permute(1, 2, 0)),
-    "leading dimensions swapped": lambda r: (r(5, 7, 35), r(7, 5, 35).transpose(0, 1)),
-    "both swapped": lambda r: (r(7, 5, 35).transpose(0, 1), r(7, 5, 35).transpose(0, 1)),
-    "channels_last": lambda r: (
-        r(2, 3, 4, 35),
-        r(2, 3, 4, 35).contiguous(memory_format=torch.channels_last),
-    ),
-    "channels_last, permuted": lambda r: (
-        r(2, 3, 4, 35),
-        r(2, 35, 3, 4).contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1),
-    ),
-    "misaligned": lambda r: (r(50 * 35 + 1)[1:].view(50, 35), r(50 * 35 + 3)[3:].view(50, 35)),
-}
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(layout, dtype, device):
-    seeds = iter(range(100))
-    dy, x = LAYOUTS[layout](lambda *shape: random(shape, dtype, device, next(seeds)))
-    bias = random((2 * x.size(-1),), dtype, device, 99)[::2]
-    assert not bias.is_contiguous()
-    dx, dbias = check(dy, x, bias)
-    assert dx.stride() == torch.empty_like(x).stride()
-    plain = ops.gate_backward_bias(dy.contiguous(), x.contiguous(), bias.contiguous(), "normal")
-    assert bits.same(dx, plain[0]) and bits.same(dbias, plain[1])
-
-
-@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0,), (2, 0, 5), (0, 0)], ids=str)
-def test_empty(shape, device):
-    x, bias = torch.ones(shape, device=device), torch.ones(shape[-1], device=device)
-    dx, dbias = ops.gate_backward_bias(x, x, bias, "normal")
-    assert dx.shape == x.shape
-    assert torch.equal(dbias, torch.zeros_like(bias))
-    x.requires_grad_(), bias.requires_grad_()
-    functional.bias_gelu(x, bias).sum().backward()
-    assert torch.equal(bias.grad, torch.zeros_like(bias))
 
 
 def test_nan_stays_in_its_column(device):

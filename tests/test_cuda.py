@@ -12,8 +12,9 @@ from threading import Timer
 import bits
 import pytest
 import torch
-from conftest import kernels_for
-from oracle import FORMATS, every_16_bit_input
+from calls import CORE_CALLS, DTYPES, Call, Results
+from devices import kernels_for
+from layouts import LAYOUTS
 from torch import Tensor
 
 from gelu_kernels import functional
@@ -25,17 +26,6 @@ pytestmark = [
 
 ops = torch.ops.gelu_kernels
 
-# Of dy, x and bias; each gives a tuple of results.
-Call = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, ...]]
-CALLS: dict[str, Call] = {
-    "forward": lambda dy, x, bias: (ops.gate_forward(x, None, "normal"),),
-    "forward, bias": lambda dy, x, bias: (ops.gate_forward(x, bias, "normal"),),
-    "backward": lambda dy, x, bias: (ops.gate_backward(dy, x, None, "normal"),),
-    "backward, bias": lambda dy, x, bias: (ops.gate_backward(dy, x, bias, "normal"),),
-    "bias gradient": lambda dy, x, bias: ops.gate_backward_bias(dy, x, bias, "normal"),
-    "double backward": lambda dy, x, bias: (ops.gate_double_backward(dy, dy, x, bias, "normal"),),
-}
-
 SPIN = 'extern "C" __global__ void spin(volatile int* released) { while (!*released); }'
 LONGER_THAN_ANY_CALL = 60  # seconds, also for one of 16 processes on the GPU
 
@@ -46,57 +36,35 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-@pytest.fixture(params=CALLS)
+@pytest.fixture(params=CORE_CALLS, ids=str)
 def call(request: pytest.FixtureRequest) -> Call:
-    return CALLS[request.param]
+    return request.param
 
 
 def tensors(
-    rows: int = 1000, columns: int = 520, device: str = "cuda", dtype: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor, Tensor]:
-    """dy, x and bias."""
-    shapes = ((rows, columns), (rows, columns), (columns,))
-    dy, x, bias = (torch.randn(shape, device=device).to(dtype) for shape in shapes)
-    return dy, x, bias
+    call: Call,
+    rows: int = 1000,
+    columns: int = 520,
+    device: str = "cuda",
+    dtype: torch.dtype = torch.float32,
+) -> list[Tensor]:
+    return call.inputs((rows, columns), lambda *s: torch.randn(s, device=device).to(dtype))
 
 
-def assert_same_bits(ours: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+def assert_same_bits(ours: Results, expected: Results) -> None:
     for a, b in zip(ours, expected, strict=True):
         assert bits.differing(a, b) == 0
 
 
-# The same arithmetic as on the CPU
-
-
-@pytest.mark.parametrize("dtype", FORMATS, ids=str)
-def test_the_bits_are_those_of_the_cpu(gate: str, dtype: torch.dtype) -> None:
-    different = bits.differing_from_cpu(gate, dtype, "cuda")
-    assert not any(different.values()), different
-
-
-def soi_map(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[Tensor, ...]:
-    seed = x.new_full((), 5, dtype=torch.int64)
-    y, mask = ops.soi_forward(x, None, seed, gate)
-    biased_y, biased_mask = ops.soi_forward(x, bias, seed, gate)
-    gradients = ops.soi_backward(dy, mask), *ops.soi_backward_bias(dy, biased_mask)
-    return y, mask, biased_y, biased_mask, *gradients
-
-
 @pytest.mark.parametrize("columns", [520, 1031])
-@pytest.mark.parametrize("dtype", FORMATS, ids=str)
-def test_the_soi_map_has_the_bits_of_the_cpu(gate: str, dtype: torch.dtype, columns: int) -> None:
-    inputs = tensors(5000, columns, dtype=dtype)
-    results = soi_map(*inputs, gate)
-    expected = soi_map(*(t.cpu() for t in inputs), gate)
-    assert_same_bits(tuple(t.cpu() for t in results), expected)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_the_soi_map_of_every_input(gate: str, dtype: torch.dtype) -> None:
-    x = every_16_bit_input(dtype)
-    seed = torch.tensor(3)
-    y, mask = ops.soi_forward(x.cuda(), None, seed.cuda(), gate)
-    assert_same_bits((y.cpu(), mask.cpu()), ops.soi_forward(x, None, seed, gate))
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large_tensors_have_the_bits_of_the_cpu(
+    call: Call, dtype: torch.dtype, columns: int
+) -> None:
+    """The rest is in test_same_bits.py."""
+    inputs = tensors(call, 5000, columns, dtype=dtype)
+    expected = call(*(t.cpu() for t in inputs))
+    assert_same_bits(tuple(t.cpu() for t in call(*inputs)), expected)
 
 
 @pytest.fixture
@@ -106,14 +74,14 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_bits_are_those_of_every_run(
     call: Call, dtype: torch.dtype, deterministic: None
 ) -> None:
     """In this mode torch fills new tensors with NaN: what is not written is seen too."""
-    inputs = tensors(5000, 1031, dtype=dtype)
+    inputs = tensors(call, 5000, 1031, dtype=dtype)
     first = call(*inputs)
-    assert not any(t.isnan().any() for t in first)
+    assert not any(t.isnan().any() for t in first if t.is_floating_point())
     for _ in range(5):
         assert_same_bits(call(*inputs), first)
 
@@ -139,23 +107,25 @@ def held(stream: torch.cuda.Stream) -> Iterator[Tensor]:
 
 
 def test_work_waits_for_the_current_stream(call: Call) -> None:
-    dy, x, bias = tensors()
-    expected = call(dy, x, bias)
-    late = torch.full_like(x, torch.nan)
+    inputs = tensors(call)
+    expected = call(*inputs)
+    place = list(call.tensors).index(call.leading)
+    late = [*inputs]
+    late[place] = torch.full_like(inputs[place], torch.nan)
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
-        call(dy, late, bias)  # leaves memory in this stream's pool: an allocation might wait
+        call(*late)  # leaves memory in this stream's pool: an allocation might wait
         with held(stream) as released:
-            late.copy_(x)
-            results = call(dy, late, bias)
+            late[place].copy_(inputs[place])
+            results = call(*late)
             torch.cuda.default_stream().synchronize()  # work sent there instead has read NaN
             assert not released.item(), "the call waited for the GPU"
     assert_same_bits(results, expected)
 
 
 def test_work_waits_for_no_other_stream(call: Call) -> None:
-    inputs = tensors()
+    inputs = tensors(call)
     expected = call(*inputs)
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -168,7 +138,9 @@ def test_work_waits_for_no_other_stream(call: Call) -> None:
     assert_same_bits(results, expected)
 
 
-def captured(call: Call, inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGraph, tuple]:
+def captured(
+    call: Callable[..., Results], inputs: list[Tensor]
+) -> tuple[torch.cuda.CUDAGraph, tuple]:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -180,43 +152,51 @@ def captured(call: Call, inputs: tuple[Tensor, ...]) -> tuple[torch.cuda.CUDAGra
     return graph, results
 
 
-def training_step(dy: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, ...]:
+def training_step(dy: Tensor, x: Tensor, bias: Tensor) -> Results:
     x, bias = x.detach().requires_grad_(), bias.detach().requires_grad_()
     y = functional.bias_gelu(x, bias)
     return y.detach(), *torch.autograd.grad(y, (x, bias), dy)
 
 
-@pytest.mark.parametrize("call", [*CALLS.values(), training_step], ids=[*CALLS, "training step"])
-def test_graphs(call: Call) -> None:
+def check_replays(call: Callable[..., Results], inputs: list[Tensor]) -> None:
     """A replay reads what its inputs hold by then."""
-    inputs = tensors()
     graph, results = captured(call, inputs)
     for _ in range(2):
         for t in inputs:
-            t.normal_()
+            if t.is_floating_point():
+                t.normal_()
         expected = call(*inputs)
         graph.replay()
         assert_same_bits(results, expected)
 
 
+def test_graphs(call: Call) -> None:
+    check_replays(call, tensors(call))
+
+
+def test_a_training_step_in_a_graph() -> None:
+    shapes = ((1000, 520), (1000, 520), (520,))
+    check_replays(training_step, [torch.randn(shape, device="cuda") for shape in shapes])
+
+
 SMALL_WARM_UP = """
+import bits
 import torch
-from test_cuda import CALLS, assert_same_bits, ops, soi_map, tensors
+from calls import CORE_CALLS
 
-def glu(dy, x, bias):
-    return ops.glu_forward(x, dy, "normal"), *ops.glu_backward(dy, x, dy, "normal")
+def inputs(call, *shape):
+    return call.inputs(shape, lambda *s: torch.randn(s, device="cuda"))
 
-calls = {**CALLS, "glu": glu, "soi map": lambda *inputs: soi_map(*inputs, "normal")}
-small, large = tensors(4, 512), tensors(4096, 1024)
-for call in calls.values():
-    call(*small)
+for call in CORE_CALLS:
+    large = inputs(call, 4096, 1024)
+    call(*inputs(call, 4, 512))
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         results = call(*large)
     graph.replay()
-    assert_same_bits(results, call(*large))
-print(len(calls), "captured")
+    assert all(bits.differing(a, b) == 0 for a, b in zip(results, call(*large)))
+print(len(CORE_CALLS), "captured")
 """
 
 
@@ -230,13 +210,13 @@ def test_a_large_call_is_captured_after_a_small_one(backend: str) -> None:
         [sys.executable, "-c", SMALL_WARM_UP], env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
-    assert result.stdout == f"{len(CALLS) + 2} captured\n"
+    assert result.stdout == f"{len(CORE_CALLS)} captured\n"
 
 
 def test_each_replay_draws_a_mask() -> None:
     """That which an eager call draws from the same state of the generator."""
-    _, x, _ = tensors()
-    graph, (y,) = captured(lambda x: (functional.soi_map(x),), (x,))
+    x = torch.randn(1000, 520, device="cuda")
+    graph, (y,) = captured(lambda x: (functional.soi_map(x),), [x])
     torch.cuda.manual_seed(7)
     masks = []
     for _ in range(2):
@@ -253,7 +233,7 @@ def test_compiled_into_graphs() -> None:
     compiled = torch.compile(functional.bias_gelu, fullgraph=True, mode="reduce-overhead")
     with torch.no_grad():
         for _ in range(4):  # a warm-up, a capture, replays
-            _, x, bias = tensors(64, 520)
+            x, bias = torch.randn(64, 520, device="cuda"), torch.randn(520, device="cuda")
             torch.compiler.cudagraph_mark_step_begin()
             assert_same_bits((compiled(x, bias),), (functional.bias_gelu(x, bias),))
 
@@ -269,7 +249,7 @@ def current_context() -> int | None:
 
 
 def test_the_current_context_stays(call: Call) -> None:
-    inputs = tensors()
+    inputs = tensors(call)
     before = current_context()
     call(*inputs)
     assert before is not None
@@ -278,7 +258,7 @@ def test_the_current_context_stays(call: Call) -> None:
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_another_device_than_the_current_one(call: Call) -> None:
-    inputs = tensors()
+    inputs = tensors(call)
     expected = call(*inputs)
     elsewhere = [t.to("cuda:1") for t in inputs]
     before = current_context()
@@ -315,34 +295,36 @@ def test_gradient_on_another_device(x_device: str, dy_device: str) -> None:
 # Memory
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "half", "transposed"])
+@pytest.mark.parametrize("layout", ["contiguous", "second half", "transposed"])
 def test_nothing_is_copied(call: Call, layout: str) -> None:
     """An expanded gradient is not materialised, and rows that lie apart are read where they lie."""
-    x = {
-        "contiguous": lambda: torch.randn(4096, 256, device="cuda"),
-        "half": lambda: torch.randn(4096, 512, device="cuda").chunk(2, -1)[1],
-        "transposed": lambda: torch.randn(256, 4096, device="cuda").t(),
-    }[layout]()
-    dy = torch.ones((), device="cuda").expand_as(x)
-    bias = torch.randn(256, device="cuda")
+
+    def make(*shape: int) -> Tensor:
+        return LAYOUTS[layout](lambda *s: torch.randn(s, device="cuda"), shape)
+
+    given = dict(zip(call.tensors, call.inputs((4096, 256), make), strict=True))
+    if "dy" in given:
+        given["dy"] = torch.ones((), device="cuda").expand_as(given["dy"])
+    results = call(*given.values())
+    size = sum(t.nbytes for t in results)
+    del results
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_stats()["requested_bytes.all.current"]
-    call(dy, x, bias)
+    call(*given.values())
     peak = torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
-    size = x.numel() * x.itemsize
     assert size <= peak < 1.1 * size
 
 
 def test_out_of_memory() -> None:
     """An input of stride 0 takes no memory; a result would take twice what there is."""
     total = torch.cuda.get_device_properties(0).total_memory
-    x = torch.zeros((), device="cuda", dtype=torch.bfloat16).expand(total // 1024, 1024)
-    for call in CALLS.values():
+    number = torch.zeros((), device="cuda", dtype=torch.bfloat16)
+    calls = [call for call in CORE_CALLS if "mask" not in call.tensors]
+    for call in calls:
         with pytest.raises(torch.OutOfMemoryError):
-            call(x, x, x[0])
-    inputs = tensors()
-    for call in CALLS.values():
-        call(*inputs)
+            call(*call.inputs((total // 1024, 1024), lambda *s: number.expand(s)))
+    for call in calls:
+        call(*tensors(call))
     torch.cuda.synchronize()
 
 

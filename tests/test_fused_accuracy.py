@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import product
 
 import bits
+import limits
 import oracle
 import pytest
-import test_accuracy
-import test_limits
+import sweeps
 import torch
 from oracle import DERIVATIVE, FORMATS, GATES, SECOND_DERIVATIVE, VALUE
 from torch import Tensor
@@ -46,20 +46,20 @@ def fused() -> Iterator[None]:
 
 @both_orders
 def test_float32(gate: str, order: int) -> None:
-    largest = test_accuracy.float32_sweep(gate, order, "cpu", spacing=101)
+    largest = sweeps.float32_sweep(gate, order, "cpu", spacing=101)
     assert largest.count >= 5e5
     assert largest.error <= 4, str(largest)
 
 
 @both_orders
 def test_float64(gate: str, order: int) -> None:
-    largest = test_accuracy.mpmath_sweep(gate, order, torch.float64, "cpu")
+    largest = sweeps.mpmath_sweep(gate, order, torch.float64, "cpu")
     assert largest.error <= 4, str(largest)
 
 
-@pytest.mark.parametrize("dtype", test_accuracy.WIDE, ids=str)
+@pytest.mark.parametrize("dtype", sweeps.WIDE, ids=str)
 def test_second_derivative(gate: str, dtype: torch.dtype) -> None:
-    largest = test_accuracy.second_derivative_sweep(gate, dtype, "cpu")
+    largest = sweeps.second_derivative_sweep(gate, dtype, "cpu")
     assert largest.error <= 8, str(largest)
 
 
@@ -81,14 +81,14 @@ def test_16_bits(gate: str, order: int, dtype: torch.dtype, most: int) -> None:
 
 @every_dtype
 def test_limits_of_every_order(gate: str, dtype: torch.dtype) -> None:
-    test_limits.test_infinity_and_huge_numbers(gate, dtype, "cpu")
-    test_limits.test_zero(gate, dtype, "cpu")
-    test_limits.test_subnormal_results_in_the_tail(gate, dtype, "cpu")
+    limits.infinity_and_huge_numbers(gate, dtype, "cpu")
+    limits.zero(gate, dtype, "cpu")
+    limits.subnormal_results_in_the_tail(gate, dtype, "cpu")
     for order in ORDERS:
-        test_limits.test_nan(gate, order, dtype, "cpu")
+        limits.nan_gives_nan(gate, order, dtype, "cpu")
 
 
-@pytest.mark.parametrize("dtype", test_accuracy.WIDE, ids=str)
+@pytest.mark.parametrize("dtype", sweeps.WIDE, ids=str)
 def test_the_bits_are_those_of_the_kernels(gate: str, dtype: torch.dtype) -> None:
     for x in (bits.any_numbers(dtype).flatten(), 3 * torch.randn(100_000, dtype=dtype)):
         for order in ORDERS:

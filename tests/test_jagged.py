@@ -4,99 +4,78 @@ import re
 from collections.abc import Callable
 
 import pytest
-import soi_oracle
 import torch
+from calls import PUBLIC_CALLS, Call, Sample
+from comparison import check
 from torch import Tensor
 
-from gelu_kernels import functional, reference
+from gelu_kernels.operators import Extent
 
-LENGTHS = (3, 0, 5)
-FEATURES = 4
-
-
-def nested(*parts: Tensor) -> Tensor:
-    return torch.nested.as_nested_tensor(list(parts), layout=torch.jagged)
+LENGTHS, FEATURES = (3, 0, 5), 4
+OFFSETS = torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0).tolist()])
 
 
-def parts(device: str) -> list[Tensor]:
-    return [torch.randn(n, FEATURES, device=device, requires_grad=True) for n in LENGTHS]
+@pytest.fixture(params=PUBLIC_CALLS, ids=str)
+def call(request: pytest.FixtureRequest) -> Call:
+    return request.param
 
 
-def some_bias(device: str) -> Tensor:
-    return torch.randn(FEATURES, device=device, requires_grad=True)
+def sample_of(call: Call, device: str) -> Sample:
+    """Of the values that lie end to end."""
+    return call.sample((sum(LENGTHS), FEATURES), lambda *s: torch.randn(s, device=device))
 
 
-def soi_reference(x: Tensor, bias: Tensor | None) -> Tensor:
-    seed = int(torch.empty((), dtype=torch.int64).random_(2**63 - 1))  # as the operators draw it
-    m = soi_oracle.kept(x, bias, seed, "normal")
-    return (x if bias is None else x + bias).double() * m.to(x.device)
+def of_values(call: Call) -> Callable[..., Tensor]:
+    """The call on nested tensors, as a function of their values."""
+
+    call, extents = call.function(), tuple(call.tensors.values())
+
+    def f(*tensors: Tensor) -> Tensor:
+        offsets = OFFSETS.to(tensors[0].device)
+        given = [
+            t if extent is Extent.COLUMNS else torch.nested.nested_tensor_from_jagged(t, offsets)
+            for t, extent in zip(tensors, extents, strict=True)
+        ]
+        return call(*given).values()
+
+    return f
 
 
-OPERATORS = {
-    "gelu": (lambda x, b: functional.gelu(x), lambda x, b: reference.gelu(x.double())),
-    "bias_gelu": (functional.bias_gelu, lambda x, b: reference.gelu(x.double() + b.double())),
-    "soi_map": (lambda x, b: functional.soi_map(x), lambda x, b: soi_reference(x, None)),
-    "bias_soi_map": (functional.bias_soi_map, soi_reference),
-}
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_values_and_gradients(call: Call, compiled: bool, device: str) -> None:
+    f = of_values(call)
+    if compiled:
+        torch.compiler.reset()
+        f = torch.compile(f, backend="aot_eager", fullgraph=True)
+    sample = sample_of(call, device)
+    check(f, lambda *t: sample.expected(*t)[0], *sample.tensors)
 
 
-@pytest.fixture(params=OPERATORS)
-def operator(request) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    """Of the parts and the bias: an operator on the jagged tensor, and what it is to give."""
-    ours, expected = OPERATORS[request.param]
-    return (
-        lambda *leaves: ours(nested(*leaves[:-1]), leaves[-1]).values(),
-        lambda *leaves: expected(torch.cat(leaves[:-1]), leaves[-1]),
-    )
+def nested(device: str = "cpu") -> Tensor:
+    parts = [torch.randn(n, FEATURES, device=device) for n in LENGTHS]
+    return torch.nested.as_nested_tensor(parts, layout=torch.jagged)
 
 
-def value_and_gradients(f: Callable[..., Tensor], leaves: list[Tensor]) -> list[Tensor]:
-    """Of a weighted sum; zero for what f does not take."""
-    torch.manual_seed(3)
-    y = f(*leaves)
-    weights = torch.linspace(0.5, 1.5, y.numel(), device=y.device).view_as(y)
-    gradients = torch.autograd.grad(
-        (y * weights).sum(), leaves, allow_unused=True, materialize_grads=True
-    )
-    return [t.double() for t in (y.detach(), *gradients)]
+BIASED = [call for call in PUBLIC_CALLS if "bias" in call.tensors]
 
 
-def test_values_and_gradients(operator, device):
-    ours, expected = operator
-    leaves = [*parts(device), some_bias(device)]
-    close = {"rtol": 2e-6, "atol": 2e-6}  # float32 against float64
-    wanted = value_and_gradients(expected, leaves)
-    torch.testing.assert_close(value_and_gradients(ours, leaves), wanted, **close)
+@pytest.mark.parametrize("call", BIASED, ids=str)
+def test_the_result_has_the_shape_of_x(call: Call, device: str) -> None:
+    x = nested(device)
+    assert (call(x, torch.randn(FEATURES, device=device))[0] + x).shape == x.shape
 
 
-def test_compile(operator):
-    ours, expected = operator
-    leaves = [*parts("cpu"), some_bias("cpu")]
-    compiled = torch.compile(ours, backend="aot_eager", fullgraph=True)
-    close = {"rtol": 2e-6, "atol": 2e-6}
-    wanted = value_and_gradients(expected, leaves)
-    torch.testing.assert_close(value_and_gradients(compiled, leaves), wanted, **close)
-
-
-def test_the_result_has_the_shape_of_x(device):
-    x = nested(*parts(device))
-    assert (functional.bias_gelu(x, some_bias(device)) + x).shape == x.shape
-
-
-@pytest.mark.parametrize("op", ["fused_bias_gelu", "fused_bias_soi_map"])
-def test_errors(op):
-    x = nested(*parts("cpu"))
-    call = getattr(torch.ops.gelu_kernels, op)
-    with pytest.raises(ValueError, match=f"gelu_kernels::{op}: x must not be ragged along its"):
-        call(x.transpose(1, 2), some_bias("cpu"))
+@pytest.mark.parametrize("call", BIASED, ids=str)
+def test_errors(call: Call) -> None:
+    x, bias = nested(), torch.randn(FEATURES)
+    op = f"gelu_kernels::{call.op.name}"
+    with pytest.raises(ValueError, match=f"{op}: x must not be ragged along its"):
+        call(x.transpose(1, 2), bias)
+    starts, lengths = torch.tensor([0, 1]), torch.tensor([2, 3])
     holes = torch.nested.narrow(
-        torch.randn(2, 6, FEATURES),
-        1,
-        torch.tensor([0, 1]),
-        torch.tensor([2, 3]),
-        layout=torch.jagged,
+        torch.randn(2, 6, FEATURES), 1, starts, lengths, layout=torch.jagged
     )
-    with pytest.raises(ValueError, match=re.escape(f"gelu_kernels::{op}: x must have no holes")):
-        call(holes, some_bias("cpu"))
-    with pytest.raises(ValueError, match=f"gelu_kernels::{op}: bias must be as long as"):
+    with pytest.raises(ValueError, match=re.escape(f"{op}: x must have no holes")):
+        call(holes, bias)
+    with pytest.raises(ValueError, match=f"{op}: bias must be as long as"):
         call(x, torch.randn(FEATURES + 1))

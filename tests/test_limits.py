@@ -1,102 +1,27 @@
-"""Far out, at zero, and among the subnormal numbers: every gate, dtype and order of derivative.
+"""What limits.py says of the kernels, for every gate and dtype."""
 
-g(inf) = inf, g(-inf) = -0, g'(inf) = 1, g'(-inf) = 0, g''(+-inf) = 0, g(-0) = -0, g(+0) = +0, NaN
-gives NaN, and nothing else does. Near zero g(x) = x/2, g'(x) = 1/2, g''(x) = 2 F'(0).
-"""
-
-import math
-
-import oracle
+import limits
 import pytest
 import torch
-from oracle import DERIVATIVE, FORMATS, SECOND_DERIVATIVE, VALUE
-from torch import Tensor
+from oracle import FORMATS
 
-ORDERS = [VALUE, DERIVATIVE, SECOND_DERIVATIVE]
-HUGE = {
-    torch.float16: [500.0, 30000.0, 65504.0],
-    torch.bfloat16: [500.0, 1e19, 1e30, 3e38],
-    torch.float32: [500.0, 1e13, 1.8e19, 1e30, 3e38, torch.finfo(torch.float32).max],
-    torch.float64: [500.0, 1e102, 1e155, 1e300, torch.finfo(torch.float64).max],
-}
-
-
-@pytest.fixture(params=FORMATS, ids=str)
-def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    return request.param
+CHECKS = [
+    limits.infinity_and_huge_numbers,
+    limits.zero,
+    limits.subnormals_are_kept,
+    limits.subnormal_results_in_the_tail,
+    limits.subnormal_gradients_are_kept,
+]
+every_dtype = pytest.mark.parametrize("dtype", FORMATS, ids=str)
 
 
-def results(gate: str, order: int, x: Tensor, device: str) -> list[float]:
-    return oracle.evaluate(gate, order, x.to(device)).tolist()
+@every_dtype
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_limits(check, gate: str, dtype: torch.dtype, device: str) -> None:
+    check(gate, dtype, device)
 
 
-def half(dtype: torch.dtype) -> object:
-    """1/2, exactly or to 4 ULP."""
-    eps = torch.finfo(dtype).eps if dtype in (torch.float32, torch.float64) else 0
-    return pytest.approx(0.5, rel=4 * eps, abs=0)
-
-
-def bits(numbers: list[float]) -> list[str]:
-    """Tells -0 from 0."""
-    return [number.hex() for number in numbers]
-
-
-def test_infinity_and_huge_numbers(gate: str, dtype: torch.dtype, device: str) -> None:
-    x = torch.tensor([*HUGE[dtype], math.inf], dtype=dtype)
-    count = len(x)
-    assert results(gate, VALUE, x, device) == x.tolist()
-    assert bits(results(gate, VALUE, -x, device)) == bits([-0.0] * count)
-    assert results(gate, DERIVATIVE, x, device) == [1.0] * count
-    assert results(gate, DERIVATIVE, -x, device) == [0.0] * count
-    assert results(gate, SECOND_DERIVATIVE, x, device) == [0.0] * count
-    assert results(gate, SECOND_DERIVATIVE, -x, device) == [0.0] * count
-
-
-def test_zero(gate: str, dtype: torch.dtype, device: str) -> None:
-    x = torch.tensor([0.0, -0.0], dtype=dtype)
-    assert bits(results(gate, VALUE, x, device)) == bits([0.0, -0.0])
-    assert results(gate, DERIVATIVE, x, device) == [half(dtype)] * 2
-    positive, negative = results(gate, SECOND_DERIVATIVE, x, device)
-    assert positive == negative
-    assert positive == pytest.approx(
-        float(oracle.exact(gate, SECOND_DERIVATIVE, 0.0)), rel=4 * torch.finfo(dtype).eps
-    )
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=["value", "derivative", "second derivative"])
+@every_dtype
+@pytest.mark.parametrize("order", limits.ORDERS, ids=["value", "derivative", "second derivative"])
 def test_nan(gate: str, order: int, dtype: torch.dtype, device: str) -> None:
-    x = torch.tensor([math.nan, -math.nan, 1.0, math.inf, -math.inf, -0.0], dtype=dtype)
-    y = oracle.evaluate(gate, order, x.to(device))
-    assert torch.equal(y.isnan().cpu(), x.isnan())
-
-
-def test_subnormals_are_kept(gate: str, dtype: torch.dtype, device: str) -> None:
-    """Results near x/2, to one unit of the subnormals; nothing here flushes them to zero."""
-    denormal = torch.tensor(torch.finfo(dtype).smallest_normal, dtype=dtype) / 2
-    assert denormal > 0, "this process flushes subnormal numbers to zero"
-    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
-    multiples = torch.tensor([2, 4, 6, 8, 20, 64, 100], dtype=torch.float64)
-    x = (multiples * smallest).to(dtype)
-    assert x.tolist() == (multiples * smallest).tolist()
-    assert results(gate, VALUE, x, device) == (x / 2).tolist()
-    assert results(gate, VALUE, -x, device) == (-x / 2).tolist()
-    assert results(gate, DERIVATIVE, x, device) == [half(dtype)] * len(x)
-    assert results(gate, DERIVATIVE, -x, device) == [half(dtype)] * len(x)
-
-
-def test_subnormal_results_in_the_tail(gate: str, dtype: torch.dtype, device: str) -> None:
-    """Down the left tail the value passes through the subnormal numbers; it does not skip them."""
-    tiny = torch.finfo(dtype).smallest_normal
-    x = -torch.linspace(1, 512, 511 * 256 + 1, dtype=torch.float64).to(dtype).unique()
-    y = oracle.evaluate(gate, VALUE, x.to(device)).cpu().double()
-    assert ((y < 0) & (y > -tiny)).sum() > 3
-
-
-def test_subnormal_gradients_are_kept(gate: str, dtype: torch.dtype, device: str) -> None:
-    """dx = dy g'(0) = dy / 2 for a subnormal dy."""
-    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
-    dy = (torch.tensor([2, -4, 100], dtype=torch.float64) * smallest).to(dtype)
-    dx = torch.ops.gelu_kernels.gate_backward(
-        dy.to(device), torch.zeros_like(dy, device=device), None, gate
-    )
-    assert dx.tolist() == (dy / 2).tolist()
+    limits.nan_gives_nan(gate, order, dtype, device)

@@ -74,6 +74,25 @@ def test_correctly_rounded_sees_what_is_beyond_float64() -> None:
     assert oracle.correctly_rounded(tie - nudge, torch.bfloat16) == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("order", [VALUE, DERIVATIVE])
+def test_results_for_every_input_are_those_to_60_digits(
+    gate: str, order: int, dtype: torch.dtype
+) -> None:
+    """In a sample of them, zeros with their signs."""
+    x, results = (
+        oracle.every_16_bit_input(dtype),
+        oracle.correctly_rounded_results(gate, order, dtype),
+    )
+    sample = torch.randperm(len(x))[:500]
+    for number, result in zip(x[sample].tolist(), results[sample].tolist(), strict=True):
+        if np.isfinite(number):
+            expected = oracle.correctly_rounded(oracle.exact(gate, order, number), dtype)
+            assert result.hex() == expected.hex()
+        else:
+            assert np.isnan(result)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_ulp_errors(dtype: torch.dtype) -> None:
     y = torch.tensor([1.0, -1.5, 2.0**-14, torch.finfo(dtype).smallest_normal], dtype=dtype)

@@ -13,7 +13,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from test_replace import SavedBytes, changes, error, reasons, tree
+from replacements import SavedBytes, changes, error, reasons, tree
 from torch import Tensor
 
 from gelu_kernels import nn, replace_gelu

@@ -7,10 +7,10 @@ the largest errors, and for random ones; then the same for errors of so many tim
 from itertools import product
 
 import oracle
-import test_rounding
+import sweeps
 import torch
 from oracle import GATES
-from test_accuracy import ORDERS
+from sweeps import ORDERS
 
 import cuda_on_cpu
 from cuda_on_cpu import Error
@@ -24,8 +24,8 @@ def misrounded(gate: str, order: int, dtype: torch.dtype, units: list[tuple[floa
     counts = []
     for unit in units:
         with cuda_on_cpu.special_function_unit(*unit), cuda_on_cpu.enabled():
-            results = {(gate, order, dtype): oracle.evaluate(gate, order, x)}
-        counts.append(test_rounding.misrounded(results, gate, order, dtype).numel())
+            y = oracle.evaluate(gate, order, x)
+        counts.append(sweeps.misrounded(gate, order, dtype, y).numel())
     return max(counts)
 
 
@@ -42,7 +42,7 @@ def main() -> None:
         **{f"{scale}x": extremes(scale) for scale in SCALES},
     }
     print(f"{'gate':15}{'order':12}{'dtype':10}", *(f"{name:>9}" for name in columns))
-    for gate, order, dtype in product(GATES, ORDERS, test_rounding.DTYPES):
+    for gate, order, dtype in product(GATES, ORDERS, sweeps.HALF):
         counts = [misrounded(gate, order, dtype, units) for units in columns.values()]
         name = str(dtype).removeprefix("torch.")
         print(f"{gate:15}{ORDERS[order]:12}{name:10}", *(f"{n:9}" for n in counts), flush=True)

@@ -1,0 +1,258 @@
+"""Every operator as the tests call it, from its row in gelu_kernels.operators: the tensors that it
+takes, and what it is to give, in float64.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import product
+
+import soi_oracle
+import torch
+from torch import Tensor
+from torch.func import vjp
+
+from gelu_kernels import _C, functional, reference
+from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, Extent, Operator, PublicOperator
+
+# By PyTorch's name for those that approximate a GELU.
+APPROXIMATE = dict(_C.gates())
+GATES = tuple(APPROXIMATE)
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+SEED = 0x123456789ABCDEF
+ROUNDING = {torch.float64: 1e-13, torch.float32: 2e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
+
+Shape = tuple[int, ...]
+Make = Callable[..., Tensor]
+Results = tuple[Tensor, ...]
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.float64, device: str = "cpu") -> Tensor:
+    return torch.randn(shape, dtype=torch.float64).to(device, dtype)
+
+
+def as_tuple(results: Tensor | Results) -> Results:
+    return (results,) if isinstance(results, Tensor) else tuple(results)
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator with a choice of its optional tensors."""
+
+    op: Operator
+    tensors: dict[str, Extent] = field(hash=False)
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def takes_gate(self) -> bool:
+        return any(a.name in ("gate", "approximate") for a in self.op.overload._schema.arguments)
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The operator's; the first stands for all where a gate makes no difference."""
+        if not self.takes_gate:
+            return GATES[:1]
+        if getattr(self.op, "selector", "gate") == "approximate":
+            return tuple(gate for gate in GATES if APPROXIMATE[gate])
+        return GATES
+
+    @property
+    def floating(self) -> list[str]:
+        """The tensors of floating dtype, which can have a gradient."""
+        other = Extent.BITS, Extent.SCALAR
+        return [name for name, extent in self.tensors.items() if extent not in other]
+
+    @property
+    def leading(self) -> str:
+        """The tensor whose dtype, device and shape the others follow."""
+        return "x" if "x" in self.tensors else "dy"
+
+    @property
+    def is_random(self) -> bool:
+        return getattr(self.op, "is_random", False)
+
+    @cached_property
+    def formula(self) -> PublicOperator | None:
+        """The public operator whose formula, or whose derivative, this is."""
+        if isinstance(self.op, PublicOperator):
+            return self.op
+        operands = tuple(name for name in ("x", "bias", "up") if name in self.tensors)
+        halves = bool(self.op.halves)
+        for row in PUBLIC:
+            if (row.family, row.operands, bool(row.halves)) == (self.op.family, operands, halves):
+                return row
+        return None
+
+    def __call__(self, *tensors: Tensor, gate: str = GATES[0]) -> Results:
+        return as_tuple(self.function(gate)(*tensors))
+
+    def through_torch(self, *tensors: Tensor, gate: str = GATES[0]) -> Results:
+        return as_tuple(self.operator(gate)(*tensors))
+
+    def function(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
+        """Of the tensors, by the quickest route that a user has."""
+        if isinstance(self.op, PublicOperator) and self.op.function:
+            function = getattr(functional, self.op.function)
+            keyword = "gate" if "gate" in inspect.signature(function).parameters else "approximate"
+            return partial(function, **self.selected(keyword, gate))
+        return self.operator(gate)
+
+    def operator(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
+        """Of the tensors, by torch.ops."""
+        op = getattr(torch.ops.gelu_kernels, self.op.name)
+        marks = [object() for _ in self.tensors]
+        arguments, keywords = self.arguments(*marks, gate=gate)
+        # A tensor's place, or else a constant, as a compiler can follow it.
+        template = [(marks.index(a), None) if a in marks else (None, a) for a in arguments]
+        return lambda *tensors: op(
+            *[constant if i is None else tensors[i] for i, constant in template], **keywords
+        )
+
+    def arguments(self, *tensors: object, gate: str = GATES[0]) -> tuple[tuple, dict[str, str]]:
+        """Those of the schema."""
+        keyword = getattr(self.op, "selector", "gate")
+        chosen = self.selected(keyword, gate) if self.takes_gate else {}
+        given = dict(zip(self.tensors, tensors, strict=True))
+        positional = [
+            chosen.pop(a.name) if a.name in chosen else given.get(a.name)
+            for a in self.op.overload._schema.arguments
+            if not a.kwarg_only and (not a.has_default_value() or a.name in given)
+        ]
+        return tuple(positional), chosen
+
+    @staticmethod
+    def selected(keyword: str, gate: str) -> dict[str, str]:
+        """The gate may be none that there is, in the tests of errors."""
+        by_gate = APPROXIMATE if keyword == "approximate" and gate in GATES else {}
+        return {keyword: by_gate[gate] if by_gate else gate}
+
+    def inputs(self, y: Shape, make: Make) -> list[Tensor]:
+        """For a result of shape y."""
+        return [self.input(extent, y, make) for extent in self.tensors.values()]
+
+    @staticmethod
+    def input(extent: Extent, y: Shape, make: Make) -> Tensor:
+        shape = extent.shape(y)
+        if extent is Extent.SCALAR:
+            return torch.full((), SEED, device=make(1).device)
+        if extent is Extent.BITS:
+            return torch.randint(256, shape, dtype=torch.uint8, device=make(1).device)
+        return make(*shape)
+
+    def sample(self, y: Shape, make: Make = normal, gate: str = GATES[0]) -> "Sample":
+        return Sample(self, gate, self.inputs(y, make))
+
+
+@dataclass
+class Sample:
+    """A call with its gate and tensors. ``ours`` and ``expected`` are functions of the floating
+    tensors; what else there is, the mask of an SOI map as well, is that of the sample.
+    """
+
+    call: Call
+    gate: str
+    tensors: list[Tensor]
+    draws_before: int = 0  # from the generator, by other calls
+
+    def named(self, *floating: Tensor) -> dict[str, Tensor]:
+        found = dict(zip(self.call.tensors, self.tensors, strict=True))
+        return found | dict(zip(self.call.floating, floating, strict=bool(floating)))
+
+    @property
+    def floating(self) -> tuple[Tensor, ...]:
+        named = self.named()
+        return tuple(named[name] for name in self.call.floating)
+
+    def leaves(self) -> tuple[Tensor, ...]:
+        return tuple(t.detach().clone().requires_grad_() for t in self.floating)
+
+    def ours(self, *floating: Tensor) -> Results:
+        return self.ours_of_all(*self.named(*floating).values())
+
+    def ours_of_all(self, *tensors: Tensor) -> Results:
+        """Of the other tensors as well."""
+        if self.call.is_random:
+            torch.manual_seed(SEED)
+        return self.call(*tensors, gate=self.gate)
+
+    def expected(self, *floating: Tensor) -> Results:
+        """In float64, differentiable to any order."""
+        doubles = (t.double() for t in floating or self.floating)
+        t = self.named(*doubles)
+        outputs = self.call.op.outputs
+        if self.call.formula is None:
+            dx = soi_oracle.select(self._bits, t["dy"])
+            leading = tuple(range(dx.dim() - 1))
+            return tuple(dx if n == "dx" else dx.sum(leading) if leading else dx for n in outputs)
+        operands = [t[name] for name in self.call.formula.operands]
+        value = partial(self.call.formula.reference, self._gate)
+        if "dy" not in t:
+            return tuple(self._mask if name == "mask" else value(*operands) for name in outputs)
+
+        def gradients(*operands: Tensor) -> dict[str, Tensor]:
+            found = vjp(value, *operands)[1](t["dy"])
+            return {f"d{n}": g for n, g in zip(self.call.formula.operands, found, strict=True)}
+
+        if "ddx" in t:
+            x, *others = operands
+            return vjp(lambda x: gradients(x, *others)["dx"], x)[1](t["ddx"])
+        found = gradients(*operands)
+        return tuple(found[name] for name in outputs)
+
+    @property
+    def _gate(self) -> Callable[[Tensor], Tensor]:
+        if self.call.op.family == "soi":
+            return partial(soi_oracle.select, self._kept)
+        return getattr(reference, self.gate)
+
+    @cached_property
+    def _kept(self) -> Tensor:
+        """The SOI map's mask."""
+        t = self.named()
+        seed = self._drawn_seed() if self.call.is_random else int(t["seed"])
+        return soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate).to(t["x"].device)
+
+    @cached_property
+    def _mask(self) -> Tensor:
+        return soi_oracle.pack(self._kept).to(self._kept.device)
+
+    def _drawn_seed(self) -> int:
+        """What a random operator draws after manual_seed(SEED)."""
+        device = self.tensors[0].device
+        generator = torch.Generator(device).manual_seed(SEED)
+        for _ in range(self.draws_before + 1):
+            seed = torch.empty((), dtype=torch.int64, device=device)
+            seed.random_(2**63 - 1, generator=generator)
+        return int(seed)
+
+    @cached_property
+    def _bits(self) -> Tensor:
+        t = self.named()
+        bits = torch.from_numpy(soi_oracle.unpack(t["mask"], t["dy"].numel()))
+        return bits.view(t["dy"].shape).bool().to(t["dy"].device)
+
+
+def _calls_of(op: Operator) -> Iterator[Call]:
+    if isinstance(op, PublicOperator):
+        tensors = {name: op.inputs[name] for name in op.operands}
+        yield Call(op, tensors, f"{op.name} ({op.label})")
+        return
+    arguments = op.overload._schema.arguments
+    optional = [a.name for a in arguments if str(a.type) == "Optional[Tensor]"]
+    for choice in product(*[[False, True]] * len(optional)):
+        given = [name for name, chosen in zip(optional, choice, strict=True) if chosen]
+        tensors = {n: e for n, e in op.inputs.items() if n not in optional or n in given}
+        yield Call(op, tensors, ", ".join([op.name, *given]))
+
+
+CORE_CALLS = [call for op in CORE for call in _calls_of(op)]
+PUBLIC_CALLS = [call for op in PUBLIC for call in _calls_of(op)]
+CALLS = CORE_CALLS + PUBLIC_CALLS
+
+
+def call_of(op: CoreOperator | PublicOperator) -> Call:
+    return next(call for call in CALLS if call.op == op)

@@ -1,0 +1,40 @@
+"""The places where kernels run, as the tests name them.
+
+Contracts run on DEVICES: the CPU and, where there is one, a GPU. The kernels of BACKENDS are held
+by the bits of the CPU's (test_same_bits.py); without a GPU they run on memory of the CPU.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+import cuda_on_cpu
+import pytest
+import torch
+import triton_interpreter
+
+GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "triton")]
+HAS_GPU = torch.cuda.is_available()
+DEVICES = ["cpu", *(GPU_DEVICES if HAS_GPU else [])]
+BACKENDS = ["cuda_on_cpu", *(GPU_DEVICES if HAS_GPU else ["triton_interpreter"])]
+
+if not HAS_GPU:
+    triton_interpreter.switch_on()
+
+
+@contextmanager
+def kernels_for(device: str) -> Iterator[str]:
+    """The torch device of the tensors that these kernels take."""
+    if device == "cuda_on_cpu":
+        with cuda_on_cpu.enabled():
+            yield "cpu"
+    elif device.startswith("triton") and find_spec("triton") is None:
+        pytest.skip("needs Triton")
+    elif device == "triton_interpreter":
+        with triton_interpreter.enabled():
+            yield "cpu"
+    elif device == "triton":
+        with triton_interpreter.registered("CUDA"):
+            yield "cuda"
+    else:
+        yield device

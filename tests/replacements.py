@@ -1,0 +1,52 @@
+"""What replace_gelu did to a model, and how far results and memory moved."""
+
+import torch
+
+
+def error(actual, expected):
+    """The largest error, relative to the largest element of its tensor.
+
+    Gradients that are zero but for rounding, as that of the bias of a key, count against the rest.
+    """
+    scales = [float(e.detach().abs().max()) for e in expected]
+    least = 1e-4 * max(scales)
+    return max(
+        float((a - e).detach().abs().max()) / max(scale, least)
+        for a, e, scale in zip(actual, expected, scales, strict=True)
+    )
+
+
+def tree(model):
+    """Every module and every plain attribute of it, as objects."""
+    return {
+        name: (module, {k: v for k, v in vars(module).items() if not k.startswith("_")})
+        for name, module in model.named_modules(remove_duplicate=False)
+    }
+
+
+def changes(replacement):
+    return {change.name: (type(change.old), type(change.new)) for change in replacement.changed}
+
+
+def reasons(replacement):
+    not_fused = {name: f"not fused: {why}" for name, why in replacement.not_fused.items()}
+    return replacement.left_alone | not_fused
+
+
+class SavedBytes(torch.autograd.graph.saved_tensors_hooks):
+    def __init__(self):
+        super().__init__(self.pack, lambda tensor: tensor)
+        self.storages = {}
+
+    def __enter__(self):
+        super().__enter__()
+        return self
+
+    def pack(self, tensor):
+        storage = tensor.untyped_storage()
+        self.storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    @property
+    def total(self):
+        return sum(self.storages.values())

@@ -1,0 +1,287 @@
+"""The other backends give the bits of the CPU's: every core operator, over all inputs of 16 bits,
+sizes, layouts and special values. The CPU's own are right by all the other tests.
+
+Triton's interpreter takes 0.1 ms for an operation of a kernel, on however many elements: most of
+its cases are for `make test-all`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice, product
+
+import bits
+import cuda_on_cpu
+import pytest
+import torch
+from calls import CORE_CALLS, DTYPES, SEED, Call, normal
+from devices import BACKENDS, kernels_for
+from layouts import LAYOUTS, arrangements
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from gelu_kernels.operators import CORE
+from gelu_kernels.triton_kernels import tuning
+
+Make = Callable[..., Tensor]
+HALF = [torch.float16, torch.bfloat16]
+every_call = pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def on_backends(
+    cases: Iterable[tuple], quick: Callable[..., bool], interpreted: Callable[..., bool]
+) -> list:
+    """The cases on each backend; slow, unless they are quick there or in the interpreter."""
+    found = []
+    for backend, case in product(BACKENDS, list(cases)):
+        marks, name = (), backend
+        if not isinstance(backend, str):
+            marks, name = backend.marks, backend.values[0]
+        is_quick = interpreted if name == "triton_interpreter" else quick
+        slow = () if is_quick(*case) else (pytest.mark.slow,)
+        found.append(pytest.param(name, *case, marks=(*marks, *slow)))
+    return found
+
+
+def every(*case: object) -> bool:
+    return True
+
+
+def none(*case: object) -> bool:
+    return False
+
+
+def check(backend: str, call: Call, build: Callable[[str], list[Tensor]], gate: str = "") -> None:
+    """`build` makes the tensors on a device, the same numbers each time."""
+    gate = gate or call.gates[0]
+    torch.manual_seed(1)
+    expected = call(*build("cpu"), gate=gate)
+    started = cuda_on_cpu.launches() if backend == "cuda_on_cpu" else 0
+    with kernels_for(backend) as device:
+        torch.manual_seed(1)
+        results = call(*build(device), gate=gate)
+    if backend == "cuda_on_cpu" and expected[0].numel():
+        assert cuda_on_cpu.launches() > started
+    for name, result, e in zip(call.op.outputs, results, expected, strict=True):
+        assert result.stride() == e.stride(), name
+        differ = bits.differing(result.cpu(), e)
+        assert differ == 0, f"{name}: {differ} of {e.numel()} differ"
+
+
+def maker(dtype: torch.dtype, device: str) -> Make:
+    return lambda *shape: (3 * normal(*shape)).to(device, dtype)
+
+
+# Numbers
+
+NUMBERS = [(c, gate, dtype) for c in CORE_CALLS for gate in c.gates for dtype in DTYPES]
+
+
+def is_first(call: Call, gate: str) -> bool:
+    return gate == call.gates[0]
+
+
+@pytest.mark.parametrize(
+    "backend, call, gate, dtype",
+    on_backends(NUMBERS, every, lambda call, gate, dtype: dtype == torch.bfloat16),
+    ids=str,
+)
+def test_any_numbers(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
+    """In 16 bits, each there is."""
+    few = slice(None if dtype in HALF else 32)
+
+    def build(device: str) -> list[Tensor]:
+        tensors = bits.of_any_numbers(call, dtype)
+        if few.stop and "mask" not in call.tensors:
+            tensors = [t[few] if t.dim() == 2 else t for t in tensors]
+        return [t.to(device) for t in tensors]
+
+    check(backend, call, build, gate)
+
+
+def special_values(dtype: torch.dtype) -> Tensor:
+    info = torch.finfo(dtype)
+    smallest = info.smallest_normal * info.eps
+    magnitudes = [0, smallest, 3 * smallest, info.smallest_normal, 1, 5, 11, 40, info.max, math.inf]
+    x = torch.tensor(magnitudes, dtype=torch.float64)
+    return torch.cat([x, -x, torch.tensor([math.nan, -math.nan])]).to(dtype)
+
+
+def of_special_values(call: Call, dtype: torch.dtype) -> list[Tensor]:
+    """Each beside each."""
+    values = special_values(dtype)
+    n = len(values)
+    grids = iter(torch.meshgrid(values, values, values, indexing="ij"))
+
+    def make(*shape: int) -> Tensor:
+        if len(shape) == 1:
+            return values.repeat(n)[: shape[0]].clone()
+        t = next(grids).reshape(n, n * n)
+        return torch.cat([t, t.flip(1)], 1) if shape[-1] > n * n else t.clone()
+
+    return call.inputs((n, n * n), make)
+
+
+@pytest.mark.parametrize(
+    "backend, call, gate, dtype",
+    on_backends(
+        NUMBERS, every, lambda call, gate, dtype: dtype == torch.float32 and is_first(call, gate)
+    ),
+    ids=str,
+)
+def test_special_values(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
+    def build(device: str) -> list[Tensor]:
+        return [t.to(device) for t in of_special_values(call, dtype)]
+
+    check(backend, call, build, gate)
+
+
+# Sizes and layouts: around a vector, a warp's and a block's elements, and a block of rows
+
+SIZES = [0, 1, 2, 7, 8, 9, 31, 33, 63, 64, 65, 255, 257, 1000, 4099, 33_333]
+SHAPES = [
+    (0, 5), (5, 0), (3, 1), (5, 7), (17, 32), (2, 3, 20), (67, 264), (300, 513), (3, 10_000),
+    (1023, 33), (5000, 3), (2, 8, 3, 24),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "backend, call, dtype",
+    on_backends(
+        product(CORE_CALLS, DTYPES),
+        lambda call, dtype: dtype in (torch.float64, torch.bfloat16),
+        none,
+    ),
+    ids=str,
+)
+def test_sizes(backend: str, call: Call, dtype: torch.dtype) -> None:
+    for shape in [(size,) for size in SIZES] + SHAPES:
+        check(backend, call, lambda device, s=shape: call.inputs(s, maker(dtype, device)))
+
+
+@every_backend
+@every_call
+def test_few_sizes(backend: str, call: Call) -> None:
+    """A tail alone, whole vectors and a tail, rows of both kinds, and several tiles."""
+    for shape in [(1,), (33,), (5, 7), (3, 264), (40, 513)]:
+        check(backend, call, lambda device, s=shape: call.inputs(s, maker(torch.bfloat16, device)))
+
+
+@pytest.mark.parametrize(
+    "backend, call, layout",
+    on_backends(product(CORE_CALLS, LAYOUTS), every, none),
+    ids=str,
+)
+def test_layouts(backend: str, call: Call, layout: str) -> None:
+    for dtype, shape in product(
+        (torch.float32, torch.bfloat16), [(3, 4, 5, 6), (9, 40), (2, 1031)]
+    ):
+
+        def build(device: str, i: int, dtype=dtype, shape=shape) -> list[Tensor]:
+            found = arrangements(call, LAYOUTS[layout], shape, maker(dtype, device))
+            return next(islice(found, i, None))
+
+        all_of_them = len(list(arrangements(call, LAYOUTS[layout], shape, torch.empty)))
+        for i in range(all_of_them if dtype == torch.bfloat16 else 1):
+            check(backend, call, partial(build, i=i))
+
+
+@pytest.mark.parametrize(
+    "layout", ["second half", "every other column", "transposed", "one number"]
+)
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+def test_few_layouts_in_the_interpreter(call: Call, layout: str) -> None:
+    """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input."""
+    if "triton_interpreter" not in BACKENDS:
+        pytest.skip("needs a machine without a GPU")
+
+    def build(device: str) -> list[Tensor]:
+        return next(arrangements(call, LAYOUTS[layout], (6, 40), maker(torch.bfloat16, device)))
+
+    check("triton_interpreter", call, build)
+
+
+@every_backend
+@pytest.mark.parametrize("offset", [1, 3])
+@every_call
+def test_misaligned(backend: str, call: Call, offset: int) -> None:
+    layout = LAYOUTS[f"misaligned by {offset}"]
+    for dtype in (torch.bfloat16, torch.float64):
+        for shape in [(40,), (3, 72)]:
+
+            def build(device: str, dtype=dtype, shape=shape) -> list[Tensor]:
+                return next(arrangements(call, layout, shape, maker(dtype, device)))
+
+            check(backend, call, build)
+
+
+@pytest.mark.parametrize(
+    "call", [c for c in CORE_CALLS if c.op.name != "soi_backward_bias"], ids=str
+)
+def test_tiles_of_large_tensors(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several vectors, or octets, for a thread, in Triton."""
+    if "triton_interpreter" not in BACKENDS:
+        pytest.skip("needs a machine without a GPU")
+    monkeypatch.setattr(tuning, "SMALL_BYTES", 0)
+    for shape in [(5, 1000), (3, 33)]:
+        for dtype in (torch.float64, torch.bfloat16):
+            check("triton_interpreter", call, lambda device, s=shape, d=dtype: call.inputs(
+                s, maker(d, device)))  # fmt: skip
+
+
+# What is registered differentiates and traces as on the CPU
+
+
+@pytest.fixture
+def device(backend: str) -> Iterator[str]:
+    with kernels_for(backend) as device:
+        yield device
+
+
+@every_backend
+@pytest.mark.parametrize("op", CORE, ids=lambda op: op.name)
+def test_gradcheck_and_opcheck(backend: str, op, device: str) -> None:
+    call = [call for call in CORE_CALLS if call.op == op][-1]
+    sample = call.sample((2, 3), lambda *s: normal(*s, device=device))
+
+    def floating(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(t for t in sample.ours(*tensors) if t.is_floating_point())
+
+    assert gradcheck(floating, sample.leaves(), fast_mode=True)
+    if backend != "triton_interpreter":
+        arguments, _ = call.arguments(*sample.tensors)
+        torch.library.opcheck(op.overload, arguments)
+
+
+# The place of a part in a whole tensor, from which the SOI map draws
+
+PLACES = [
+    (1,), (2,), (3,), (4,), (4 * 7919,), (2**40 + 8,),
+    (2**34 - 400,),  # the counter's high word begins to count
+    (0, 1000, 3000),  # as many columns as x has
+    (8, 512, 1024), (3, 100, 1001), (5, 17, 100), (0, 1, 7), (11, 5, 0), (2**34 - 30, 256, 300),
+    (2, 10_000_000, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "backend, place",
+    on_backends(zip(PLACES, strict=True), every, lambda place: place in PLACES[5:9]),
+    ids=str,
+)
+def test_places(backend: str, place: tuple[int, ...]) -> None:
+    def soi_forward(x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        seed = torch.tensor(SEED, device=x.device)
+        return torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", *place)
+
+    for dtype in (torch.bfloat16, torch.float64):
+        x, bias = normal(5, 1001, dtype=dtype), normal(1000, dtype=dtype)
+        for columns in (slice(1000), slice(1, 1001)):
+            for b in (None, bias):
+                expected = soi_forward(x[:, columns], b)
+                with kernels_for(backend) as device:
+                    given = x.to(device)[:, columns], None if b is None else b.to(device)
+                    results = soi_forward(*given)
+                for result, e in zip(results, expected, strict=True):
+                    assert bits.differing(result.cpu(), e) == 0
