@@ -109,13 +109,16 @@ void backward_row(StorageOf<Precision>* __restrict dx, const StorageOf<Precision
 }
 
 template <class Gate, class Precision>
-void backward_column_sums(Matrix dx, Matrix dy, Matrix x, const char* bias, void* partial,
+void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void* partial,
                           int64_t columns, int64_t rows) {
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
-  Real loaded_bias[kColumnTile] = {};
+  Matrix dx = tile_at(m.dx, row, column);
+  Matrix dy = tile_at(m.dy, row, column);
+  Matrix x = tile_at(m.x, row, column);
+  Real bias[kColumnTile] = {};
   for (int64_t j = 0; j < columns; ++j) {
-    loaded_bias[j] = Storage<Precision>::load(reinterpret_cast<const T*>(bias)[j]);
+    bias[j] = Storage<Precision>::load(reinterpret_cast<const T*>(m.bias)[column + j]);
   }
   Real sum[kRowLanes][kColumnTile] = {};
   T buffer[3][kColumnTile] = {};
@@ -129,7 +132,7 @@ void backward_column_sums(Matrix dx, Matrix dy, Matrix x, const char* bias, void
     if (pack_x) copy<T>(packed(buffer[2], columns), x, columns, 1);
     backward_row<Gate, Precision>(pack_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
                                   pack_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
-                                  pack_x ? buffer[2] : reinterpret_cast<T*>(x.data), loaded_bias,
+                                  pack_x ? buffer[2] : reinterpret_cast<T*>(x.data), bias,
                                   sum[i % kRowLanes], round_up(columns));
     if (pack_dx) copy<T>(dx, packed(buffer[0], columns), columns, 1);
     dx.data += dx.row_stride;
@@ -162,16 +165,17 @@ void add_partial_sums(const void* partial, int64_t stride, int64_t blocks, char*
   }
 }
 
+template <class Function, class Precision>
+constexpr Maps kMaps = {map<Function, Precision>, map<AddBias<Function>, Precision>};
+template <class Function, class Precision>
+constexpr Maps kPlainMap = {map<Function, Precision>, nullptr};
+
 template <class Gate, class Precision>
 constexpr Loops loops_of() {
-  return {map<Forward<Gate, Precision>, Precision>,
-          map<AddBias<Forward<Gate, Precision>>, Precision>,
-          map<Backward<Gate, Precision>, Precision>,
-          map<AddBias<Backward<Gate, Precision>>, Precision>,
-          map<DoubleBackward<Gate, Precision>, Precision>,
-          map<AddBias<DoubleBackward<Gate, Precision>>, Precision>,
-          map<GluForward<Gate, Precision>, Precision>,
-          map<GluBackward<Gate, Precision>, Precision>,
+  return {{kMaps<Forward<Gate, Precision>, Precision>, kMaps<Backward<Gate, Precision>, Precision>,
+           kMaps<DoubleBackward<Gate, Precision>, Precision>,
+           kPlainMap<GluForward<Gate, Precision>, Precision>,
+           kPlainMap<GluBackward<Gate, Precision>, Precision>},
           backward_column_sums<Gate, Precision>,
           add_partial_sums<Precision>};
 }

@@ -1,11 +1,12 @@
 // The CPU kernels: loops over memory, built once for each instruction set from loops.cpp. They know
-// nothing of torch; csrc/ops/cpu.cpp brings the tensors and the threads.
+// nothing of torch; csrc/ops/device/cpu.h brings the tensors and the threads.
 #pragma once
 
 #include <cstdint>
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
+#include "csrc/gates/passes.h"
 
 namespace gelu_kernels::cpu {
 
@@ -16,26 +17,23 @@ using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64
 // At most this many columns are handed to one backward_column_sums.
 constexpr int64_t kColumnTile = 512;
 
-// dx = dy·g'(x + bias) on a tile, and partial[j] = the sum of column j of the unrounded dx, in
-// float (double for float64).
-using BackwardColumnSums = void (*)(Matrix dx, Matrix dy, Matrix x, const char* bias, void* partial,
+// dx and partial sums of a tile: columns by rows, from a row and a column on.
+using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, void* partial,
                                     int64_t columns, int64_t rows);
 
-// dbias[j] = the sum over blocks of partial[block·stride + j], rounded to the dtype of dbias. The
-// order of both sums is that of csrc/gates/column_sums.h.
+// dbias[j] = the sum over blocks of partial[block·stride + j], rounded to the dtype of dbias.
+// csrc/gates/column_sums.h has the order of both sums.
 using AddPartialSums = void (*)(const void* partial, int64_t stride, int64_t blocks, char* dbias,
                                 int64_t columns);
 
-// The loops of one gate in one dtype. With a bias, it is the last operand.
+// A pass without a bias, and with one as the last operand.
+struct Maps {
+  Map plain, biased;
+};
+
+// The loops of one gate in one dtype.
 struct Loops {
-  Map forward;               // y; x
-  Map forward_bias;          // y; x, bias
-  Map backward;              // dx; dy, x
-  Map backward_bias;         // dx; dy, x, bias
-  Map double_backward;       // dx; ddx, dy, x
-  Map double_backward_bias;  // dx; ddx, dy, x, bias
-  Map glu_forward;           // y; x, up
-  Map glu_backward;          // dx, dup; dy, x, up
+  Passes<Maps> passes;
   BackwardColumnSums backward_column_sums;
   AddPartialSums add_partial_sums;
 };

@@ -16,6 +16,17 @@ constexpr int64_t kFlagVector = 64;
 // Random words are drawn so many at a time.
 constexpr int64_t kDrawn = 4 * kPhiloxGroups;
 
+// The elements of a matrix in row-major order, a number of rows of so many columns. Rows that
+// follow one another without a gap are one row: most blocks of elements are then read where they
+// are.
+struct Elements {
+  Elements(const Matrix& m, int64_t rows, int64_t n, int64_t size) : matrix(m), columns(n) {
+    if (m.column_stride == size && m.row_stride == n * size) columns *= rows;
+  }
+  Matrix matrix;
+  int64_t columns;
+};
+
 // Where an element is among rows of so many columns.
 struct Position {
   int64_t row, column;
@@ -122,13 +133,16 @@ void select_flagged(int64_t n, T* __restrict dx, const T* __restrict dy,
 }
 
 template <class Gate, class Precision>
-void forward(Elements y, uint8_t* mask, Elements x, Elements bias, int64_t begin, int64_t end,
-             uint64_t seed, GlobalIndex index) {
+void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
   using T = StorageOf<Precision>;
+  const Elements y(m.y, m.rows, m.columns, sizeof(T)), x(m.x, m.rows, m.columns, sizeof(T));
+  const Elements bias({const_cast<char*>(m.bias), sizeof(T), 0}, 1, m.columns, sizeof(T));
   T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {}, bias_buffer[kMaskBlock] = {};
   uint32_t words[kMaskBlock + kDrawn] = {};
   uint8_t flags[kMaskBlock];
-  const PhiloxGroups random(seed);
+  const PhiloxGroups random(static_cast<uint64_t>(*m.seed));
+  const GlobalIndex index = m.index;
+  uint8_t* const mask = m.mask;
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
@@ -136,7 +150,7 @@ void forward(Elements y, uint8_t* mask, Elements x, Elements bias, int64_t begin
     const T* x_in = read(x_buffer, x, i, n);
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;
-    if (bias.matrix.data) {
+    if (m.bias) {
       const T* bias_in = read(bias_buffer, bias, i, n);
       select_sum<Gate, Precision>(padded, y_out, flags, x_in, bias_in, words);
     } else {
@@ -149,12 +163,13 @@ void forward(Elements y, uint8_t* mask, Elements x, Elements bias, int64_t begin
 }
 
 template <class T>
-void backward(Elements dx, Elements dy, const uint8_t* mask, int64_t begin, int64_t end) {
+void backward(const SoiBackwardOperands& m, int64_t begin, int64_t end) {
+  const Elements dx(m.dx, m.rows, m.columns, sizeof(T)), dy(m.dy, m.rows, m.columns, sizeof(T));
   T dx_buffer[kMaskBlock], dy_buffer[kMaskBlock] = {};
   uint8_t flags[kMaskBlock] = {};
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
-    unpack(flags, mask + i / 8, (n + 7) / 8);
+    unpack(flags, m.mask + i / 8, (n + 7) / 8);
     T* dx_place = in_place<T>(dx, i, n);
     select_flagged(round_up(n, kFlagVector), dx_place ? dx_place : dx_buffer,
                    read(dy_buffer, dy, i, n), flags);
@@ -173,16 +188,17 @@ void add_row(int64_t n, typename Precision::Real* __restrict sum, T* __restrict 
 }
 
 template <class Precision>
-void backward_column_sums(Matrix dx, Matrix dy, const uint8_t* mask, int64_t first_bit,
-                          int64_t row_bits, void* partial, int64_t columns, int64_t rows) {
+void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void* partial,
+                          int64_t columns, int64_t rows) {
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
   Real sum[kRowLanes][kColumnTile] = {};
   T dx_row[kColumnTile], dy_row[kColumnTile] = {};
   uint8_t flags[kColumnTile + 8] = {};
+  const Matrix dx = tile_at(m.dx, row, column), dy = tile_at(m.dy, row, column);
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t bit = first_bit + i * row_bits, skipped = bit % 8;
-    unpack(flags, mask + bit / 8, (skipped + columns + 7) / 8);
+    const int64_t bit = (row + i) * m.columns + column, skipped = bit % 8;
+    unpack(flags, m.mask + bit / 8, (skipped + columns + 7) / 8);
     copy<T>(packed(dy_row, columns), tile_at(dy, i, 0), columns, 1);
     add_row<Precision>(round_up(columns, kFlagVector), sum[i % kRowLanes], dx_row, dy_row,
                        flags + skipped);

@@ -2,7 +2,7 @@
 
 namespace gelu_kernels::cuda {
 
-Map glu_backward(Gate gate, Dtype dtype) {
+Map glu_backward(Gate gate, Dtype dtype, bool) {
   return find<MapOf<GluBackward>::template Plain>(gate, dtype);
 }
 

@@ -2,7 +2,7 @@
 
 namespace gelu_kernels::cuda {
 
-Map glu_forward(Gate gate, Dtype dtype) {
+Map glu_forward(Gate gate, Dtype dtype, bool) {
   return find<MapOf<GluForward>::template Plain>(gate, dtype);
 }
 

@@ -1,5 +1,5 @@
 // The CUDA kernels as plain functions over device memory. They know nothing of torch, and this
-// header nothing of CUDA; csrc/ops/cuda.cpp brings the tensors.
+// header nothing of CUDA; csrc/ops/device/cuda.h brings the tensors.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
-#include "csrc/random/philox.h"
+#include "csrc/random/soi.h"
 
 namespace gelu_kernels::cuda {
 
@@ -20,7 +20,7 @@ struct Error {
   explicit operator bool() const { return code != 0; }
 };
 
-// Where a kernel is put: a device and a cudaStream_t of its.
+// Where a kernel is put: a device and one of its streams, a cudaStream_t.
 struct Queue {
   int device;
   void* stream;
@@ -59,49 +59,20 @@ struct Map {
   Error (*strided)(Queue, const Strided&);
 };
 
-// dx = dy·g'(x + bias), or dy where the mask is 1, and partial[block][j] = the sum of column j of
-// the unrounded dx over a block of rows, in float (double for float64).
-struct ColumnSums {
-  Matrix dx, dy;
-  Matrix x;          // not for a mask
-  const char* bias;  // likewise; consecutive, like partial and dbias
-  const uint8_t* mask;
-  void* partial;
-  char* dbias;
-  int64_t rows, columns;
-};
-// The partial sums, then dbias, their sum over the blocks.
+// The partial sums, then dbias.
 using BackwardColumnSums = Error (*)(Queue, const ColumnSums&);
 
-Map forward(Gate gate, Dtype dtype, bool biased);          // y; x, bias
-Map backward(Gate gate, Dtype dtype, bool biased);         // dx; dy, x, bias
-Map double_backward(Gate gate, Dtype dtype, bool biased);  // dx; ddx, dy, x, bias
-Map glu_forward(Gate gate, Dtype dtype);                   // y; x, up
-Map glu_backward(Gate gate, Dtype dtype);                  // dx, dup; dy, x, up
+// The passes over elements; csrc/gates/passes.h has their operands.
+Map forward(Gate gate, Dtype dtype, bool biased);
+Map backward(Gate gate, Dtype dtype, bool biased);
+Map double_backward(Gate gate, Dtype dtype, bool biased);
+Map glu_forward(Gate gate, Dtype dtype, bool biased);
+Map glu_backward(Gate gate, Dtype dtype, bool biased);
+
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
 
-// The SOI map. Elements are those of matrices in row-major order; the mask of element i is bit
-// i % 8 of byte i / 8.
-
-// y = m (x + bias) and the mask of m. Without a bias it is null.
-struct SoiForward {
-  Matrix y, x;
-  const char* bias;  // consecutive
-  uint8_t* mask;     // unused bits of the last byte become 0
-  const int64_t* seed;
-  GlobalIndex index;
-  int64_t rows, columns;
-};
-
-// dx = dy where the mask is 1, else 0.
-struct SoiBackward {
-  Matrix dx, dy;
-  const uint8_t* mask;
-  int64_t rows, columns;
-};
-
-Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForward&);
-Error (*soi_backward(Dtype dtype))(Queue, const SoiBackward&);
+Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
+Error (*soi_backward(Dtype dtype))(Queue, const SoiBackwardOperands&);
 BackwardColumnSums soi_backward_column_sums(Dtype dtype);
 
 }  // namespace gelu_kernels::cuda

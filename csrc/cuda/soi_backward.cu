@@ -6,7 +6,7 @@ namespace gelu_kernels::cuda {
 namespace {
 
 template <class T>
-__device__ __forceinline__ void select_elements(const SoiBackward& m, const Octets& octets,
+__device__ __forceinline__ void select_elements(const SoiBackwardOperands& m, const Octets& octets,
                                                 int64_t octet) {
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
@@ -22,7 +22,8 @@ __device__ __forceinline__ void select_elements(const SoiBackward& m, const Octe
 
 template <class Precision>
 __global__ void __launch_bounds__(kThreads)
-    select_vectors(const __grid_constant__ SoiBackward m, const __grid_constant__ Octets octets) {
+    select_vectors(const __grid_constant__ SoiBackwardOperands m,
+                   const __grid_constant__ Octets octets) {
   using T = StorageOf<Precision>;
   using V = Vector<Precision>;
   const uint32_t first = blockIdx.x * (kOctets * kThreads) + threadIdx.x;
@@ -56,13 +57,14 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    select_octets(const __grid_constant__ SoiBackward m, const __grid_constant__ Octets octets) {
+    select_octets(const __grid_constant__ SoiBackwardOperands m,
+                  const __grid_constant__ Octets octets) {
   const int64_t octet = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (octet < octets.count()) select_elements<T>(m, octets, octet);
 }
 
 template <class Precision>
-Error launch_soi_backward(Queue queue, const SoiBackward& m) {
+Error launch_soi_backward(Queue queue, const SoiBackwardOperands& m) {
   using T = StorageOf<Precision>;
   const Octets octets =
       octets_of(m.rows, m.columns, has_vectors(m.dx, sizeof(T)) && has_vectors(m.dy, sizeof(T)));
@@ -81,6 +83,8 @@ struct Entry {
 
 }  // namespace
 
-Error (*soi_backward(Dtype dtype))(Queue, const SoiBackward&) { return find<Entry>(Gate{}, dtype); }
+Error (*soi_backward(Dtype dtype))(Queue, const SoiBackwardOperands&) {
+  return find<Entry>(Gate{}, dtype);
+}
 
 }  // namespace gelu_kernels::cuda

@@ -59,7 +59,7 @@ __device__ __forceinline__ uint32_t word_of(const RandomWords& random, uint64_t 
 
 // Any octet, element by element.
 template <class Gate, class Precision>
-__device__ __forceinline__ void forward_elements(const SoiForward& m, const Octets& octets,
+__device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, const Octets& octets,
                                                  const WideDivisor& row_length, int64_t octet) {
   using T = StorageOf<Precision>;
   const int64_t begin = octet * kOctet;
@@ -89,7 +89,8 @@ __device__ __forceinline__ void forward_elements(const SoiForward& m, const Octe
 
 template <class Gate, class Precision, bool kBias>
 __global__ void __launch_bounds__(kThreads, kOctetBlocksPerProcessor)
-    draw_vectors(const __grid_constant__ SoiForward m, const __grid_constant__ Octets octets,
+    draw_vectors(const __grid_constant__ SoiForwardOperands m,
+                 const __grid_constant__ Octets octets,
                  const __grid_constant__ WideDivisor row_length) {
   using T = StorageOf<Precision>;
   const uint32_t first = blockIdx.x * (kOctets * kThreads) + threadIdx.x;
@@ -120,14 +121,15 @@ __global__ void __launch_bounds__(kThreads, kOctetBlocksPerProcessor)
 
 template <class Gate, class Precision>
 __global__ void __launch_bounds__(kThreads)
-    draw_elements(const __grid_constant__ SoiForward m, const __grid_constant__ Octets octets,
+    draw_elements(const __grid_constant__ SoiForwardOperands m,
+                  const __grid_constant__ Octets octets,
                   const __grid_constant__ WideDivisor row_length) {
   const int64_t octet = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (octet < octets.count()) forward_elements<Gate, Precision>(m, octets, row_length, octet);
 }
 
 template <class Gate, class Precision>
-Error launch_soi_forward(Queue queue, const SoiForward& m) {
+Error launch_soi_forward(Queue queue, const SoiForwardOperands& m) {
   constexpr int64_t size = sizeof(StorageOf<Precision>);
   const bool from_a_group = m.index.row_length == 0 && m.index.offset % 4 == 0;
   const bool bias_has_vectors = reinterpret_cast<uintptr_t>(m.bias) % kVectorBytes == 0;
@@ -153,7 +155,7 @@ struct Entry {
 
 }  // namespace
 
-Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForward&) {
+Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&) {
   return find<Entry>(gate, dtype);
 }
 

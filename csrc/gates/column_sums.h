@@ -38,4 +38,17 @@ GELU_KERNELS_HD Matrix tile_at(const Matrix& m, int64_t row, int64_t column) {
   return {m.data + row * m.row_stride + column * m.column_stride, m.column_stride, m.row_stride};
 }
 
+// dx = dy·g'(x + bias), or dy where a mask is 1, and partial[block][j] = the sum of column j of the
+// unrounded dx over a block of rows, in float (double for float64). dbias[j] = the sum over the
+// blocks of partial[block][j].
+struct ColumnSums {
+  Matrix dx, dy;
+  Matrix x;             // not with a mask
+  const char* bias;     // likewise; consecutive, like partial and dbias
+  const uint8_t* mask;  // a bit for each element in row-major order, eight in a byte
+  void* partial;
+  char* dbias;
+  int64_t rows, columns;
+};
+
 }  // namespace gelu_kernels

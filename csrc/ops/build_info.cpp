@@ -1,7 +1,8 @@
+#include "csrc/ops/build_info.h"
+
 #include <torch/version.h>
 
 #include "csrc/cpu/loops.h"
-#include "csrc/ops/gate_ops.h"
 
 namespace gelu_kernels {
 

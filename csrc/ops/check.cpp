@@ -1,25 +1,34 @@
+#include "csrc/ops/check.h"
+
+#include <ATen/autocast_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
-#include "csrc/ops/gate_ops.h"
+#include <cstddef>
+#include <string>
 
 namespace gelu_kernels {
 
 namespace {
 
-#define GELU_KERNELS_ROW(id, Type, approximate) {Gate::id, #id, approximate},
+constexpr std::optional<std::string_view> optional_name(const char* name) { return name; }
+constexpr std::optional<std::string_view> optional_name(std::nullptr_t) { return std::nullopt; }
+
+#define GELU_KERNELS_ROW(id, Type, approximate) {Gate::id, #id, optional_name(approximate)},
 constexpr GateNames kGates[] = {GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_ROW)};
 #undef GELU_KERNELS_ROW
 
 // The gate that has this name for the argument.
-const GateNames& find_gate(const char* op, const char* argument, const char* GateNames::* name_of,
+template <class Name>
+const GateNames& find_gate(const char* op, const char* argument, Name GateNames::* name_of,
                            std::string_view name) {
   for (const GateNames& gate : kGates) {
-    if (gate.*name_of && gate.*name_of == name) return gate;
+    if (gate.*name_of == name) return gate;
   }
   std::string all;
   for (const GateNames& gate : kGates) {
-    if (gate.*name_of) all += c10::str(" '", gate.*name_of, "'");
+    const std::optional<std::string_view> other = gate.*name_of;
+    if (other) all += c10::str(" '", *other, "'");
   }
   TORCH_CHECK_VALUE(false, "gelu_kernels::", op, ": ", argument, " must be one of", all, ", got '",
                     name, "'");
@@ -37,14 +46,18 @@ std::string_view gate_for(const char* op, std::string_view approximate) {
   return find_gate(op, "approximate", &GateNames::approximate, approximate).name;
 }
 
-void check_input(const char* op, const at::Tensor& x, const char* name) {
-  const auto dtype = x.scalar_type();
+void check_dtype(const char* op, const at::Tensor& t, const char* name) {
+  const auto dtype = t.scalar_type();
   TORCH_CHECK_TYPE(
       dtype == at::kDouble || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16,
       "gelu_kernels::", op, ": ", name, " must be float64, float32, float16 or bfloat16, got ",
       dtype);
+}
+
+void check_input(const char* op, const at::Tensor& x) {
+  check_dtype(op, x, "x");
   TORCH_CHECK_TYPE(x.layout() == at::kStrided || x.layout() == at::kJagged, "gelu_kernels::", op,
-                   ": ", name, " must be a strided tensor, got layout ", x.layout());
+                   ": x must be a strided tensor, got layout ", x.layout());
 }
 
 void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
@@ -78,12 +91,20 @@ void check_like(const char* op, const Argument& argument, const Argument& other)
                     " must be on the device of ", of, ", ", x.device(), ", got ", t.device());
 }
 
-Gate check_gate(const char* op, const at::Tensor& x, const std::optional<at::Tensor>& bias,
-                std::string_view gate, at::ArrayRef<Argument> like_x) {
-  check_input(op, x);
-  if (bias) check_bias(op, *bias, x);
-  for (const Argument& argument : like_x) check_like(op, argument, {"x", x});
-  return gate_named(op, gate);
+at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x) {
+  const auto device = x.device().type();
+  const bool cast = t.scalar_type() != x.scalar_type() && t.is_floating_point() &&
+                    at::autocast::is_autocast_available(device) &&
+                    at::autocast::is_autocast_enabled(device);
+  return cast ? t.to(x.scalar_type()) : t;
+}
+
+std::optional<at::Tensor> bias_for(const char* op, const std::optional<at::Tensor>& bias,
+                                   const at::Tensor& x) {
+  if (!bias) return std::nullopt;
+  at::Tensor same_dtype = cast_under_autocast(*bias, x);
+  check_bias(op, same_dtype, x);
+  return same_dtype;
 }
 
 }  // namespace gelu_kernels

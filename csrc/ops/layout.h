@@ -4,6 +4,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 
 #include <optional>
 
@@ -45,6 +46,22 @@ inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, in
   if (!strides) return std::nullopt;
   const int64_t size = static_cast<int64_t>(t.element_size());
   return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
+}
+
+// Calls run(rows, columns, out, in...) with tensors of one shape as matrices, or with copies where
+// that takes them.
+template <class Run, class... Inputs>
+void with_matrices(int64_t columns, const Run& run, const at::Tensor& out, const Inputs&... in) {
+  const int64_t rows = out.numel() / columns;
+  const auto have_run = [&](const auto&... matrices) {
+    if (!(matrices && ...)) return false;
+    run(rows, columns, *matrices...);
+    return true;
+  };
+  if (have_run(matrix_layout(out, rows, columns), matrix_layout(in, rows, columns)...)) return;
+  const at::Tensor copy = at::empty_like(out, at::MemoryFormat::Contiguous);
+  with_matrices(columns, run, copy, in.contiguous()...);
+  out.copy_(copy);
 }
 
 // Over the elements of some outputs and then of the inputs, which broadcast to them: the dimensions

@@ -5,6 +5,7 @@
 // forward-mode AD and compiled autograd alike.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/dynamo/compiled_autograd.h>
@@ -14,14 +15,14 @@
 #include <string>
 #include <vector>
 
+#include "csrc/ops/operator.h"
+
 namespace gelu_kernels {
 
-using at::Tensor;
 using torch::autograd::compute_requires_grad;
 using torch::autograd::isFwGradDefined;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-using OptionalTensor = std::optional<Tensor>;
 
 // A node is held by a shared_ptr in torch 2.11 and by an intrusive_ptr from 2.13 on.
 using NodePointer = decltype(torch::autograd::Edge::function);
@@ -40,7 +41,7 @@ auto make_node() {
 // tensors it saved, which of its inputs want a gradient, and the gate, if it has one. Eager
 // backward calls it with what was saved; compiled autograd puts a call of it in its graph.
 template <class Derived>
-struct GateNode : torch::autograd::TraceableFunction {
+struct BackwardNode : torch::autograd::TraceableFunction {
   std::string gate;
   c10::SmallVector<SavedVariable, 3> saved;
 
@@ -139,6 +140,9 @@ auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&...
 inline Tensor primal(const Tensor& t) { return isFwGradDefined(t) ? t._fw_primal(0) : t; }
 inline OptionalTensor primal(const OptionalTensor& t) { return t ? OptionalTensor(primal(*t)) : t; }
 
+inline OptionalTensor tangent_of(const Tensor& t) {
+  return isFwGradDefined(t) ? OptionalTensor(t._fw_grad(0)) : std::nullopt;
+}
 // The tangent of x + bias, if x or bias has one. A missing tangent is a zero.
 inline OptionalTensor sum_tangent(const Tensor& x, const OptionalTensor& bias) {
   const bool x_has = isFwGradDefined(x), bias_has = isFwGradDefined(bias);
@@ -146,6 +150,18 @@ inline OptionalTensor sum_tangent(const Tensor& x, const OptionalTensor& bias) {
   if (!bias_has) return x._fw_grad(0);
   const Tensor bias_tangent = bias->_fw_grad(0).expand_symint(x.sym_sizes());
   return x_has ? x._fw_grad(0) + bias_tangent : bias_tangent;
+}
+
+inline OptionalTensor sum_of(const OptionalTensor& a, const OptionalTensor& b) {
+  if (!a || !b) return a ? a : b;
+  return *a + *b;
+}
+
+// What is recorded of a result: the node of its gradient and its tangent, if there are such.
+template <class Node>
+void set_derivatives(const Tensor& result, const Node& node, const OptionalTensor& tangent) {
+  if (node) torch::autograd::set_history(result, node);
+  if (tangent) result._set_fw_grad(*tangent, /*level=*/0, /*is_inplace_op=*/false);
 }
 
 }  // namespace gelu_kernels

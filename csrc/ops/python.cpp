@@ -3,21 +3,22 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "csrc/ops/gate_ops.h"
-#include "csrc/ops/glu_ops.h"
-#include "csrc/ops/soi_ops.h"
+#include "csrc/ops/build_info.h"
+#include "csrc/ops/gate/gate.h"
+#include "csrc/ops/glu/glu.h"
+#include "csrc/ops/soi/soi.h"
 
 namespace py = pybind11;
 
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
+using gelu_kernels::OptionalTensor;
 
 // Their names, and what `approximate` calls them, None if it does not.
-std::vector<std::pair<std::string, std::optional<std::string>>> gates() {
-  std::vector<std::pair<std::string, std::optional<std::string>>> result;
+std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates() {
+  std::vector<std::pair<std::string_view, std::optional<std::string_view>>> result;
   for (const auto& [gate, name, approximate] : gelu_kernels::gates()) {
-    result.emplace_back(name, approximate ? std::optional<std::string>(approximate) : std::nullopt);
+    result.emplace_back(name, approximate);
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// The batching rule of pointwise operators: they run on the whole batch at once.
+// torch.vmap without its slow fallback.
 #pragma once
 
 #include <ATen/TensorOperators.h>
@@ -17,39 +17,60 @@ inline int64_t level_of(const at::Tensor& t) {
   return impl ? impl->level() : -1;
 }
 
-// A result with the batch in front, or two of them, as an example sees it.
-inline at::Tensor batched(const at::Tensor& t, int64_t level) {
-  return at::functorch::makeBatched(t, 0, level);
-}
-inline std::tuple<at::Tensor, at::Tensor> batched(const std::tuple<at::Tensor, at::Tensor>& two,
-                                                  int64_t level) {
-  return {batched(std::get<0>(two), level), batched(std::get<1>(two), level)};
-}
+// The arguments of a pointwise operator: tensors of one shape, x last among them, then perhaps a
+// bias. A bias that is one for each example is added to x, since the operators take one for all.
+class PointwiseBatch {
+ public:
+  void add(const at::Tensor& t) { like_x_.push_back(t); }
+  void add(const std::optional<at::Tensor>& bias) { bias_ = bias; }
+  template <class Other>
+  void add(const Other&) {}
 
-// Runs a pointwise operator on tensors of the shape of x, x itself last, with the batch in front. A
-// bias that is one for each example is added to x, since the operators take one for all.
-template <class Op>
-auto pointwise(std::vector<at::Tensor> like_x, std::optional<at::Tensor> bias, Op op) {
-  int64_t level = bias ? level_of(*bias) : -1;
-  const int64_t bias_level = level;
-  for (const at::Tensor& t : like_x) level = std::max(level, level_of(t));
-  if (bias && bias_level == level) {
-    like_x.back() = like_x.back() + *bias;
-    bias = std::nullopt;
+  // Before the key of vmap is excluded.
+  void fold_bias() {
+    const int64_t bias_level = bias_ ? level_of(*bias_) : -1;
+    level_ = bias_level;
+    for (const at::Tensor& t : like_x_) level_ = std::max(level_, level_of(t));
+    if (bias_ && bias_level == level_) {
+      like_x_.back() = like_x_.back() + *bias_;
+      bias_ = std::nullopt;
+    }
   }
-  c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-  std::optional<c10::SymInt> batch;
-  for (at::Tensor& t : like_x) {
-    const auto* impl = level_of(t) == level ? at::functorch::maybeGetBatchedImpl(t) : nullptr;
-    t = impl ? impl->value().movedim(impl->bdim(), 0) : t.unsqueeze(0);
-    if (impl) batch = t.sym_size(0);
+
+  // And after it: the tensors get the batch in front.
+  void move_to_front() {
+    std::optional<c10::SymInt> size;
+    for (at::Tensor& t : like_x_) {
+      const auto* impl = level_of(t) == level_ ? at::functorch::maybeGetBatchedImpl(t) : nullptr;
+      t = impl ? impl->value().movedim(impl->bdim(), 0) : t.unsqueeze(0);
+      if (impl) size = t.sym_size(0);
+    }
+    for (at::Tensor& t : like_x_) {
+      c10::SymDimVector sizes(t.sym_sizes());
+      sizes[0] = *size;
+      t = t.expand_symint(sizes);
+    }
   }
-  for (at::Tensor& t : like_x) {
-    c10::SymDimVector sizes(t.sym_sizes());
-    sizes[0] = *batch;
-    t = t.expand_symint(sizes);
+
+  // The arguments in the order in which they were added.
+  at::Tensor next(const at::Tensor&) { return like_x_[next_++]; }
+  std::optional<at::Tensor> next(const std::optional<at::Tensor>&) { return bias_; }
+  template <class Other>
+  Other next(const Other& other) {
+    return other;
   }
-  return batched(op(like_x, bias), level);
-}
+
+  // A result, or two of them, as an example sees it.
+  at::Tensor batched(const at::Tensor& t) const { return at::functorch::makeBatched(t, 0, level_); }
+  std::tuple<at::Tensor, at::Tensor> batched(const std::tuple<at::Tensor, at::Tensor>& two) const {
+    return {batched(std::get<0>(two)), batched(std::get<1>(two))};
+  }
+
+ private:
+  std::vector<at::Tensor> like_x_;
+  std::optional<at::Tensor> bias_;
+  int64_t level_ = -1;
+  size_t next_ = 0;
+};
 
 }  // namespace gelu_kernels

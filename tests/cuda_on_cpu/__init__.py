@@ -41,7 +41,7 @@ class Error(IntEnum):
 INVALID_CONFIGURATION = 9  # of CUDA's errors
 BUILT = "13.0.88 for 80-real 90"  # the nvcc that errors tell of
 
-OPERATORS = ["check", "cuda", "glu_check", "glu_cuda", "soi_check", "soi_cuda"]
+OPERATORS = ["check", "device/cuda", "gate/gate", "glu/glu", "soi/soi"]
 
 
 def _sources(build: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "csrc/ops/cuda.h"
+#include "csrc/ops/device/cuda.h"
 #include "export.h"
 
 namespace gelu_kernels {

@@ -1,15 +1,14 @@
-// Element by element functions on a GPU: tensors for the launchers of csrc/cuda/map.cuh.
+// The operands of csrc/cuda/map.cuh: an iteration over tensors as rows of vectors, or with strides.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ATen/TensorIterator.h>
 
 #include <algorithm>
 #include <limits>
 #include <optional>
 
+#include "csrc/cuda/kernels.h"
 #include "csrc/cuda/tuning.h"
-#include "csrc/ops/cuda.h"
-#include "csrc/ops/layout.h"
 
 namespace gelu_kernels {
 
@@ -71,29 +70,6 @@ inline cuda::Strided strided(const at::TensorIterator& iterator) {
     }
   }
   return m;
-}
-
-// Runs a kernel over the elements of its outputs and then of its inputs, which broadcast to them;
-// the last is the bias if there is one. Tensors that lie in memory alike are one long row.
-template <int outputs = 1, class... Tensors>
-void map(const char* op, cuda::Map kernel, bool biased, const at::Tensor& out,
-         const Tensors&... operands) {
-  if (out.numel() == 0) return;
-  if (!biased && lie_alike(out, operands...) && is_aligned(data_of(out), 0) &&
-      (is_aligned(data_of(operands), 0) && ...)) {
-    cuda::Rows m = segments_of(out.numel(), static_cast<int64_t>(out.element_size()));
-    int k = 0;
-    for (char* data : {data_of(out), data_of(operands)...}) {
-      m.data[k] = data;
-      m.row_stride[k++] = cuda::kSegmentBytes;
-    }
-    return start(op, out, kernel.rows, m);
-  }
-  const at::TensorIterator iterator = iterator_over<outputs>(out, operands...);
-  if (const auto m = rows_of(iterator, biased)) return start(op, out, kernel.rows, *m);
-  for (const at::TensorIterator& part : iterator.with_32bit_indexing()) {
-    start(op, out, kernel.strided, strided(part));
-  }
 }
 
 }  // namespace gelu_kernels

@@ -1,19 +1,12 @@
 // torch.vmap of the SOI map. The seed of the public operators is drawn inside of vmap, whose
 // `randomness` thus says whether examples share it.
 #include <ATen/Functions.h>
-#include <ATen/functorch/BatchedTensorImpl.h>
-#include <torch/library.h>
 
-#include <algorithm>
-#include <vector>
-
-#include "csrc/ops/soi_ops.h"
+#include "csrc/ops/bias_sum.h"
+#include "csrc/ops/soi/soi.h"
 
 namespace gelu_kernels {
 namespace {
-
-using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 // The tensor batched by the innermost of the vmaps that any of some tensors are batched by.
 struct Batched {
@@ -41,11 +34,13 @@ struct Batched {
   }
 };
 
+}  // namespace
+
 // One example after the other: each draws the bits that it would draw alone.
-std::tuple<Tensor, Tensor> soi_forward_vmap(const Tensor& x, const OptionalTensor& bias,
-                                            const Tensor& seed, std::string_view gate,
-                                            int64_t offset, int64_t row_length,
-                                            int64_t row_stride) {
+std::tuple<Tensor, Tensor> SoiForward::batch(const Tensor& x, const OptionalTensor& bias,
+                                             const Tensor& seed, std::string_view gate,
+                                             int64_t offset, int64_t row_length,
+                                             int64_t row_stride) {
   Batched batch;
   batch.see(x);
   batch.see(seed);
@@ -65,30 +60,17 @@ std::tuple<Tensor, Tensor> soi_forward_vmap(const Tensor& x, const OptionalTenso
   return {stacked(ys), stacked(masks)};
 }
 
-// Of operators that have batching rules of their own.
-Tensor soi_backward_vmap(const Tensor& dy, const Tensor& mask) {
+// By operators that have batching rules of their own.
+Tensor SoiBackward::batch(const Tensor& dy, const Tensor& mask) {
   check_soi_backward("soi_backward", dy, mask, /*has_bias=*/false);
   const Tensor bits = at::arange(8, mask.options().dtype(at::kByte));
-  const Tensor unpacked = mask.unsqueeze(-1).bitwise_right_shift(bits).bitwise_and(1).flatten();
-  const Tensor m = unpacked.narrow_symint(0, 0, dy.sym_numel()).view_symint(dy.sym_sizes());
+  const Tensor spread = mask.unsqueeze(-1).bitwise_right_shift(bits).bitwise_and(1).flatten();
+  const Tensor m = spread.narrow_symint(0, 0, dy.sym_numel()).view_symint(dy.sym_sizes());
   return at::where(m.to(at::kBool), dy, at::zeros({}, dy.options()));
 }
 
-std::tuple<Tensor, Tensor> soi_backward_bias_vmap(const Tensor& dy, const Tensor& mask) {
-  Tensor dx = soi_backward(dy, mask);
-  Tensor dbias = sum_to_bias(dx);
-  return {std::move(dx), std::move(dbias)};
-}
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) {
-  // Unregistered, these would fall to vmap's loop, which ignores `randomness`.
-  m.impl("soi_map", soi_map);
-  m.impl("fused_bias_soi_map", fused_bias_soi_map);
-  m.impl("soi_forward", soi_forward_vmap);
-  m.impl("soi_backward", soi_backward_vmap);
-  m.impl("soi_backward_bias", soi_backward_bias_vmap);
+std::tuple<Tensor, Tensor> SoiBackwardBias::batch(const Tensor& dy, const Tensor& mask) {
+  return with_bias_sum(soi_backward(dy, mask));
 }
 
 }  // namespace gelu_kernels

@@ -1,9 +1,7 @@
-// Memory for the results of the CPU kernels.
+// Huge pages for the large results of the CPU kernels.
 #pragma once
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty_like.h>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -32,16 +30,6 @@ inline void ask_for_huge_pages([[maybe_unused]] const at::Tensor& t) {
 inline at::Tensor in_huge_pages(at::Tensor t) {
   if (t.nbytes() >= kLargeBytes) ask_for_huge_pages(t);
   return t;
-}
-
-// at::empty_like without the dispatcher, which would take a quarter of a small call.
-inline at::Tensor uninitialized_like(const at::Tensor& x) {
-  if (!x.is_non_overlapping_and_dense()) return in_huge_pages(at::empty_like(x));
-  return in_huge_pages(at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type()));
-}
-
-inline at::Tensor uninitialized(at::IntArrayRef sizes, at::ScalarType dtype) {
-  return in_huge_pages(at::detail::empty_cpu(sizes, dtype));
 }
 
 }  // namespace gelu_kernels

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "csrc/ops/cuda.h"
+#include "csrc/ops/device/cuda.h"
 
 namespace gelu_kernels {
 

@@ -1,0 +1,44 @@
+// What all operators check. Errors are Python exceptions that name the operator and the argument.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/macros/Export.h>
+
+#include <optional>
+#include <string_view>
+
+#include "csrc/gates/gates.h"
+
+namespace gelu_kernels {
+
+// What a gate is called: `gate=`, and in fused_gelu `approximate=`, if it has such a name.
+struct GateNames {
+  Gate gate;
+  std::string_view name;
+  std::optional<std::string_view> approximate;
+};
+C10_EXPORT at::ArrayRef<GateNames> gates();
+
+Gate gate_named(const char* op, std::string_view name);
+// The name of the gate that `approximate` selects.
+C10_EXPORT std::string_view gate_for(const char* op, std::string_view approximate);
+
+void check_dtype(const char* op, const at::Tensor& t, const char* name);
+void check_input(const char* op, const at::Tensor& x);
+void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
+
+struct Argument {
+  const char* name;
+  const at::Tensor& tensor;
+};
+// The shape, layout, dtype and device of an argument are those of another.
+void check_like(const char* op, const Argument& argument, const Argument& other);
+
+// Under autocast x comes from a matrix product in the low precision, and a tensor beside it may be
+// a float32 parameter: that is cast to the dtype of x.
+at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x);
+// The bias, cast like that and checked.
+std::optional<at::Tensor> bias_for(const char* op, const std::optional<at::Tensor>& bias,
+                                   const at::Tensor& x);
+
+}  // namespace gelu_kernels

@@ -1,0 +1,32 @@
+// A bias gradient: dx, and the sums of its columns, on a device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include "csrc/ops/layout.h"
+
+namespace gelu_kernels {
+
+// dx is dy·g'(x + bias), or dy where a mask is 1: there is either a bias or a mask, and with the
+// bias, x comes after dy.
+template <class Device, class Kernel, class... Inputs>
+void sum_columns(const char* op, Kernel kernel, const char* bias, const uint8_t* mask,
+                 const at::Tensor& dbias, const at::Tensor& dx, const Inputs&... in) {
+  if (dx.numel() == 0) {
+    dbias.zero_();
+    return;
+  }
+  const auto run = [&](int64_t rows, int64_t columns, const auto&... matrices) {
+    const auto dtype = dx.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const at::Tensor partial =
+        at::empty({RowBlocks(rows).count, columns}, dx.options().dtype(dtype));
+    const Matrix operands[3] = {matrices...};  // dx, dy, x
+    Device::sum_columns(op, dx, kernel,
+                        {operands[0], operands[1], operands[2], bias, mask, data_of(partial),
+                         data_of(dbias), rows, columns});
+  };
+  with_matrices(dbias.numel(), run, dx, in...);
+}
+
+}  // namespace gelu_kernels

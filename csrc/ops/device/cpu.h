@@ -1,0 +1,97 @@
+// The CPU: memory, tensors and threads for the loops of csrc/cpu.
+#pragma once
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+
+#include "csrc/cpu/loops.h"
+#include "csrc/ops/device/huge_pages.h"
+#include "csrc/ops/layout.h"
+
+namespace gelu_kernels {
+
+struct Cpu {
+  static constexpr bool has_data = true;
+  using Passes = gelu_kernels::Passes<cpu::Maps>;
+
+  // at::empty_like without the dispatcher, which would take a quarter of a small call.
+  static at::Tensor empty_like(const at::Tensor& x) {
+    if (!x.is_non_overlapping_and_dense()) return in_huge_pages(at::empty_like(x));
+    return in_huge_pages(at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type()));
+  }
+  static at::Tensor empty_contiguous(const at::Tensor& x) {
+    return in_huge_pages(at::detail::empty_cpu(x.sizes(), x.scalar_type()));
+  }
+
+  // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.
+  // `bias` is optional, or std::nullopt for a pass that takes none.
+  template <int outputs = 1, class Bias, class... Tensors>
+  static void map(const char*, cpu::Maps Passes::* pass, Gate gate, const Bias& bias,
+                  const at::Tensor& out, const Tensors&... operands) {
+    const cpu::Maps& loops = cpu::loops(gate, dtype_of(out), out.numel()).passes.*pass;
+    if constexpr (!std::is_same_v<Bias, std::nullopt_t>) {
+      if (bias) return run<outputs>(loops.biased, out, operands..., *bias);
+    }
+    run<outputs>(loops.plain, out, operands...);
+  }
+
+  static cpu::BackwardColumnSums column_sums(Gate gate, const at::Tensor& x) {
+    return cpu::loops(gate, dtype_of(x), x.numel()).backward_column_sums;
+  }
+
+  static void sum_columns(const char*, const at::Tensor& dx, cpu::BackwardColumnSums sum_tile,
+                          const ColumnSums& m) {
+    const auto [block_rows, blocks] = RowBlocks(m.rows);
+    const int64_t size = static_cast<int64_t>(dx.element_size());
+    const int64_t partial_size = std::max<int64_t>(size, sizeof(float));
+    const auto partial_at = [&](int64_t block, int64_t column) {
+      return static_cast<char*>(m.partial) + (block * m.columns + column) * partial_size;
+    };
+    const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
+    const int64_t tile_elements = block_rows * std::min(m.columns, cpu::kColumnTile);
+    const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / tile_elements);
+    at::parallel_for(0, blocks * tiles, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t row = task / tiles * block_rows, column = task % tiles * cpu::kColumnTile;
+        sum_tile(m, row, column, partial_at(task / tiles, column),
+                 std::min(m.columns - column, cpu::kColumnTile),
+                 std::min(m.rows - row, block_rows));
+      }
+    });
+    const auto add = cpu::loops(Gate{}, dtype_of(dx), dx.numel()).add_partial_sums;
+    const int64_t add_grain = std::max<int64_t>(1, grain / blocks);
+    at::parallel_for(0, tiles, add_grain, [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t column = tile * cpu::kColumnTile;
+        add(partial_at(0, column), m.columns, blocks, m.dbias + column * size,
+            std::min(m.columns - column, cpu::kColumnTile));
+      }
+    });
+  }
+
+ private:
+  // Tensors that lie in memory alike and without gaps are one long row.
+  template <int outputs, class... Tensors>
+  static void run(cpu::Map loop, const at::Tensor& out, const Tensors&... operands) {
+    if (!lie_alike(out, operands...)) {
+      iterator_over<outputs>(out, operands...).for_each(loop, at::internal::GRAIN_SIZE);
+      return;
+    }
+    const int64_t size = static_cast<int64_t>(out.element_size());
+    at::parallel_for(0, out.numel(), at::internal::GRAIN_SIZE, [&](int64_t begin, int64_t end) {
+      char* data[] = {data_of(out) + begin * size, data_of(operands) + begin * size...};
+      int64_t strides[2 * std::size(data)];
+      std::fill(std::begin(strides), std::end(strides), size);
+      loop(data, strides, end - begin, 1);
+    });
+  }
+};
+
+}  // namespace gelu_kernels

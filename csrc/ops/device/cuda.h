@@ -1,0 +1,95 @@
+// An NVIDIA GPU: tensors for the launchers of csrc/cuda.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <type_traits>
+
+#include "csrc/cuda/kernels.h"
+#include "csrc/gates/passes.h"
+#include "csrc/ops/device/cuda_rows.h"
+#include "csrc/ops/layout.h"
+
+namespace gelu_kernels {
+
+// The kernels of all core operators, for a dispatch key to take.
+void register_cuda_kernels(torch::Library& library);
+
+// Where the caller wants the work done on x.
+cuda::Queue queue_of(const at::Tensor& x);
+
+[[noreturn]] void fail(const char* op, int device, const cuda::Error& error);
+
+// Starts what works on x, on x's device and where the caller wants it done there.
+template <class Operands>
+void start(const char* op, const at::Tensor& x, cuda::Error (*launch)(cuda::Queue, const Operands&),
+           const Operands& operands) {
+  const c10::DeviceGuard guard(x.device());
+  const cuda::Queue queue = queue_of(x);
+  if (const auto error = launch(queue, operands)) fail(op, queue.device, error);
+}
+
+struct Cuda {
+  static constexpr bool has_data = true;
+  using Passes = gelu_kernels::Passes<cuda::Map (*)(Gate, Dtype, bool biased)>;
+
+  static at::Tensor empty_like(const at::Tensor& x) { return at::empty_like(x); }
+  static at::Tensor empty_contiguous(const at::Tensor& x) {
+    return at::empty(x.sizes(), x.options());
+  }
+
+  // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.
+  // `bias` is optional, or std::nullopt for a pass that takes none.
+  template <int outputs = 1, class Pass, class Bias, class... Tensors>
+  static void map(const char* op, Pass pass, Gate gate, const Bias& bias, const at::Tensor& out,
+                  const Tensors&... operands) {
+    constexpr Passes passes = {cuda::forward, cuda::backward, cuda::double_backward,
+                               cuda::glu_forward, cuda::glu_backward};
+    const auto find = passes.*pass;
+    if constexpr (!std::is_same_v<Bias, std::nullopt_t>) {
+      if (bias) {
+        return run<outputs>(op, find(gate, dtype_of(out), true), true, out, operands..., *bias);
+      }
+    }
+    run<outputs>(op, find(gate, dtype_of(out), false), false, out, operands...);
+  }
+
+  static cuda::BackwardColumnSums column_sums(Gate gate, const at::Tensor& x) {
+    return cuda::backward_column_sums(gate, dtype_of(x));
+  }
+
+  static void sum_columns(const char* op, const at::Tensor& dx, cuda::BackwardColumnSums kernel,
+                          const ColumnSums& m) {
+    start(op, dx, kernel, m);
+  }
+
+ private:
+  // The bias is the last operand. Tensors that lie in memory alike are one long row.
+  template <int outputs, class... Tensors>
+  static void run(const char* op, cuda::Map kernel, bool biased, const at::Tensor& out,
+                  const Tensors&... operands) {
+    if (out.numel() == 0) return;
+    if (!biased && lie_alike(out, operands...) && is_aligned(data_of(out), 0) &&
+        (is_aligned(data_of(operands), 0) && ...)) {
+      cuda::Rows m = segments_of(out.numel(), static_cast<int64_t>(out.element_size()));
+      int k = 0;
+      for (char* data : {data_of(out), data_of(operands)...}) {
+        m.data[k] = data;
+        m.row_stride[k++] = cuda::kSegmentBytes;
+      }
+      return start(op, out, kernel.rows, m);
+    }
+    const at::TensorIterator iterator = iterator_over<outputs>(out, operands...);
+    if (const auto m = rows_of(iterator, biased)) return start(op, out, kernel.rows, *m);
+    for (const at::TensorIterator& part : iterator.with_32bit_indexing()) {
+      start(op, out, kernel.strided, strided(part));
+    }
+  }
+};
+
+}  // namespace gelu_kernels

@@ -1,0 +1,27 @@
+// The operands of the SOI map's kernels. The mask has bit i % 8 of byte i / 8 for element i of the
+// matrices in row-major order.
+#pragma once
+
+#include "csrc/gates/column_sums.h"
+#include "csrc/random/philox.h"
+
+namespace gelu_kernels {
+
+// y = m (x + bias) and the mask of m.
+struct SoiForwardOperands {
+  Matrix y, x;
+  const char* bias;  // consecutive; null if there is none
+  uint8_t* mask;     // unused bits of the last byte become 0
+  const int64_t* seed;
+  GlobalIndex index;
+  int64_t rows, columns;
+};
+
+// dx = dy where the mask is 1, else 0.
+struct SoiBackwardOperands {
+  Matrix dx, dy;
+  const uint8_t* mask;
+  int64_t rows, columns;
+};
+
+}  // namespace gelu_kernels
