@@ -1,6 +1,5 @@
-// What the loops do with operands that are ragged or do not lie in a row: they pass through a
-// buffer. For a source that is compiled once for each instruction set: all of it has internal
-// linkage.
+// Operands that are ragged or do not lie in a row pass through a buffer. The sources that include
+// this are compiled once for each instruction set: all of it has internal linkage.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ void copy(Matrix to, Matrix from, int64_t columns, int64_t rows) {
 
 // A buffer as a matrix of consecutive rows.
 template <class T>
-Matrix packed(T* buffer, int64_t columns) {
+Matrix row_of(T* buffer, int64_t columns) {
   return {reinterpret_cast<char*>(buffer), sizeof(T), columns * int64_t{sizeof(T)}};
 }
 

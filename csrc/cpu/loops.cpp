@@ -81,12 +81,12 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
         return Matrix{data[k] + i * row_stride + j * strides[k], strides[k], row_stride};
       };
       for (int k = outputs; k < operands; ++k) {
-        copy<T>(packed(row[k], width), tile(k), width, count);
+        copy<T>(row_of(row[k], width), tile(k), width, count);
         for (int64_t p = elements; p < padded; ++p) row[k][p] = 0;
       }
       run_on<Function, Precision>(padded, row);
       for (int k = 0; k < outputs; ++k) {
-        copy<T>(tile(k), packed(row[k], width), width, count);
+        copy<T>(tile(k), row_of(row[k], width), width, count);
       }
     }
   }
@@ -126,15 +126,15 @@ void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void
   const auto in_place = [ragged](Matrix m) {
     return !ragged && m.column_stride == int64_t{sizeof(T)};
   };
-  const bool pack_dx = !in_place(dx), pack_dy = !in_place(dy), pack_x = !in_place(x);
+  const bool copy_dx = !in_place(dx), copy_dy = !in_place(dy), copy_x = !in_place(x);
   for (int64_t i = 0; i < rows; ++i) {
-    if (pack_dy) copy<T>(packed(buffer[1], columns), dy, columns, 1);
-    if (pack_x) copy<T>(packed(buffer[2], columns), x, columns, 1);
-    backward_row<Gate, Precision>(pack_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
-                                  pack_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
-                                  pack_x ? buffer[2] : reinterpret_cast<T*>(x.data), bias,
+    if (copy_dy) copy<T>(row_of(buffer[1], columns), dy, columns, 1);
+    if (copy_x) copy<T>(row_of(buffer[2], columns), x, columns, 1);
+    backward_row<Gate, Precision>(copy_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
+                                  copy_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
+                                  copy_x ? buffer[2] : reinterpret_cast<T*>(x.data), bias,
                                   sum[i % kRowLanes], round_up(columns));
-    if (pack_dx) copy<T>(dx, packed(buffer[0], columns), columns, 1);
+    if (copy_dx) copy<T>(dx, row_of(buffer[0], columns), columns, 1);
     dx.data += dx.row_stride;
     dy.data += dy.row_stride;
     x.data += x.row_stride;

@@ -10,7 +10,8 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// What the inner loops run over, with one byte for each element of the mask, is a multiple of this.
+// The inner loops, which have a byte for each element of the mask, run over a multiple of this
+// many.
 constexpr int64_t kFlagVector = 64;
 
 // Random words are drawn so many at a time.
@@ -66,7 +67,7 @@ template <class T>
 const T* read(T* buffer, const Elements& e, int64_t begin, int64_t n) {
   if (const T* data = in_place<T>(e, begin, n)) return data;
   for_each_piece(e.columns, begin, n, [&](int64_t i, int64_t j, int64_t done, int64_t count) {
-    copy<T>(packed(buffer + done, count), tile_at(e.matrix, i, j), count, 1);
+    copy<T>(row_of(buffer + done, count), tile_at(e.matrix, i, j), count, 1);
   });
   return buffer;
 }
@@ -74,7 +75,7 @@ const T* read(T* buffer, const Elements& e, int64_t begin, int64_t n) {
 template <class T>
 void write(const Elements& e, T* buffer, int64_t begin, int64_t n) {
   for_each_piece(e.columns, begin, n, [&](int64_t i, int64_t j, int64_t done, int64_t count) {
-    copy<T>(tile_at(e.matrix, i, j), packed(buffer + done, count), count, 1);
+    copy<T>(tile_at(e.matrix, i, j), row_of(buffer + done, count), count, 1);
   });
 }
 
@@ -158,7 +159,7 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
     }
     if (!y_place) write(y, y_buffer, i, n);
     for (int64_t p = n; p < padded; ++p) flags[p] = kDropped;
-    pack(mask + i / 8, flags, (n + 7) / 8);
+    write_bits(mask + i / 8, flags, (n + 7) / 8);
   }
 }
 
@@ -169,7 +170,7 @@ void backward(const SoiBackwardOperands& m, int64_t begin, int64_t end) {
   uint8_t flags[kMaskBlock] = {};
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
-    unpack(flags, m.mask + i / 8, (n + 7) / 8);
+    read_bits(flags, m.mask + i / 8, (n + 7) / 8);
     T* dx_place = in_place<T>(dx, i, n);
     select_flagged(round_up(n, kFlagVector), dx_place ? dx_place : dx_buffer,
                    read(dy_buffer, dy, i, n), flags);
@@ -198,11 +199,11 @@ void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void
   const Matrix dx = tile_at(m.dx, row, column), dy = tile_at(m.dy, row, column);
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t bit = (row + i) * m.columns + column, skipped = bit % 8;
-    unpack(flags, m.mask + bit / 8, (skipped + columns + 7) / 8);
-    copy<T>(packed(dy_row, columns), tile_at(dy, i, 0), columns, 1);
+    read_bits(flags, m.mask + bit / 8, (skipped + columns + 7) / 8);
+    copy<T>(row_of(dy_row, columns), tile_at(dy, i, 0), columns, 1);
     add_row<Precision>(round_up(columns, kFlagVector), sum[i % kRowLanes], dx_row, dy_row,
                        flags + skipped);
-    copy<T>(tile_at(dx, i, 0), packed(dx_row, columns), columns, 1);
+    copy<T>(tile_at(dx, i, 0), row_of(dx_row, columns), columns, 1);
   }
   for (int lane = 1; lane < kRowLanes; ++lane) {
     for (int64_t j = 0; j < kColumnTile; ++j) sum[0][j] += sum[lane][j];

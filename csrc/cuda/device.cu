@@ -1,4 +1,4 @@
-// What a message tells of a device.
+// A device's name and compute capability, for messages.
 #include "csrc/cuda/kernels.h"
 
 namespace gelu_kernels::cuda {

@@ -7,11 +7,12 @@
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
+#include "csrc/gates/passes.h"
 #include "csrc/random/soi.h"
 
 namespace gelu_kernels::cuda {
 
-// What went wrong, in CUDA's number, name and words; false if nothing did.
+// An error of CUDA: its number, name and text; false if there is none.
 struct Error {
   int code;
   const char *name, *text;
@@ -26,7 +27,7 @@ struct Queue {
   void* stream;
 };
 
-// What a device is called, and its compute capability, such as "9.0".
+// A device's name and its compute capability, such as "9.0".
 struct Device {
   std::string name, capability;
 };
@@ -68,6 +69,9 @@ Map backward(Gate gate, Dtype dtype, bool biased);
 Map double_backward(Gate gate, Dtype dtype, bool biased);
 Map glu_forward(Gate gate, Dtype dtype, bool biased);
 Map glu_backward(Gate gate, Dtype dtype, bool biased);
+
+constexpr Passes<Map (*)(Gate, Dtype, bool biased)> kPasses = {forward, backward, double_backward,
+                                                               glu_forward, glu_backward};
 
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
 

@@ -41,7 +41,7 @@ class CurrentDevice {
 // graph (documentation of NVIDIA Warp, capture_begin). So the first launch on a device loads all of
 // them, and a small warm-up does for the capture of a large call.
 template <auto... kernels>
-struct Family {
+struct KernelSet {
   static cudaError_t load(int device) {
     if (loaded[device]) return cudaSuccess;
     cudaError_t error = cudaSuccess;
@@ -68,7 +68,7 @@ inline Error error_of(cudaError_t error) {
   return {error, cudaGetErrorName(error), cudaGetErrorString(error), lacks_binary};
 }
 
-// Starts a kernel of a family.
+// Starts a kernel of a set.
 template <class Kernels, class... Parameters>
 Error launch(Queue queue, void (*kernel)(Parameters...), int64_t blocks, int threads,
              Parameters... arguments) {

@@ -10,8 +10,8 @@ template <class Function, class Precision, bool kBias>
 struct Launchers {
   static constexpr int kRows = RowMap<Function, Precision, kBias>::rows;
   using Kernels =
-      Family<map_rows<Function, Precision, kBias, 1>, map_rows<Function, Precision, kBias, kRows>,
-             map_strided<Function, Precision>>;
+      KernelSet<map_rows<Function, Precision, kBias, 1>,
+                map_rows<Function, Precision, kBias, kRows>, map_strided<Function, Precision>>;
   static constexpr Map value = {launch_map_rows<Kernels, Function, Precision, kBias>,
                                 launch_map_strided<Kernels, Function, Precision>};
 };

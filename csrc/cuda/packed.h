@@ -26,7 +26,7 @@ __device__ __forceinline__ Packed<Real> pack(const Real* from) {
   memcpy(&x, from, sizeof x);
   return x;
 }
-// What a formula gave, as many elements as it had.
+// The results of a formula, as many as the elements that it had.
 template <class Result, class T>
 __device__ __forceinline__ void unpack(Result x, T* to) {
   memcpy(to, &x, sizeof x);

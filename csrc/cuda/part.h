@@ -1,4 +1,4 @@
-// What a lane has of a row in the column sums: its load, store and conversions.
+// The part of a row that a lane has in the column sums: how it is loaded, stored and converted.
 #pragma once
 
 #include "csrc/cuda/vector.h"

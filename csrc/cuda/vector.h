@@ -62,7 +62,7 @@ struct Vector {
     return v;
   }
 
-  // +0 in place of what is not kept.
+  // +0 in place of the elements that are not kept.
   __device__ __forceinline__ Vector select(const bool (&kept)[size]) const {
     Vector v;
     if constexpr (is_half<Precision>) {
@@ -79,7 +79,7 @@ struct Vector {
   }
 
   // Rounds the values of a gate for x: in 16 bits to nearest, ties towards +infinity (see Storage).
-  // The sign of every value, of a zero as well, is that of x.
+  // Every value, a zero as well, has the sign of x.
   template <bool kMayTie>
   static __device__ __forceinline__ Vector round_values(const Real (&from)[size], const Vector& x) {
     if constexpr (is_half<Precision>) {

@@ -1,4 +1,5 @@
-// What all operators check. Errors are Python exceptions that name the operator and the argument.
+// The checks that all operators share. Errors are Python exceptions that name the operator and the
+// argument.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +12,7 @@
 
 namespace gelu_kernels {
 
-// What a gate is called: `gate=`, and in fused_gelu `approximate=`, if it has such a name.
+// The names of a gate: for `gate=` and, if it has one, for the `approximate=` of fused_gelu.
 struct GateNames {
   Gate gate;
   std::string_view name;
@@ -31,11 +32,11 @@ struct Argument {
   const char* name;
   const at::Tensor& tensor;
 };
-// The shape, layout, dtype and device of an argument are those of another.
+// That an argument has the shape, layout, dtype and device of another.
 void check_like(const char* op, const Argument& argument, const Argument& other);
 
 // Under autocast x comes from a matrix product in the low precision, and a tensor beside it may be
-// a float32 parameter: that is cast to the dtype of x.
+// a float32 parameter: this casts it to the dtype of x.
 at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x);
 // The bias, cast like that and checked.
 std::optional<at::Tensor> bias_for(const char* op, const std::optional<at::Tensor>& bias,

@@ -12,7 +12,7 @@
 
 namespace gelu_kernels {
 
-// What `on_values` makes of the values of x, a tensor of their shape, jagged as x is. x may not be
+// on_values(values of x), which has their shape, as a tensor that is jagged like x. x may not be
 // ragged along its last dimension, where a bias lies, nor have holes, whose values are arbitrary.
 template <class Op>
 at::Tensor map_values(const char* op, const at::Tensor& x, Op on_values) {

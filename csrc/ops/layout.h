@@ -1,4 +1,4 @@
-// What the kernels of every device ask of a tensor.
+// A tensor as the kernels of every device see it.
 #pragma once
 
 #include <ATen/TensorIterator.h>

@@ -1,4 +1,4 @@
-// What the backward nodes of all operators share.
+// The backward nodes of all operators.
 //
 // They are written as the nodes that PyTorch generates for its own operators are: the fastest route
 // (a torch::autograd::Function costs 1 us more a call), and the only one that gives torch.func,
@@ -39,7 +39,7 @@ auto make_node() {
 
 // A node's gradients are a pure function, Derived::gradients, of the gradient of its output, the
 // tensors it saved, which of its inputs want a gradient, and the gate, if it has one. Eager
-// backward calls it with what was saved; compiled autograd puts a call of it in its graph.
+// backward calls it with the saved tensors; compiled autograd puts a call of it in its graph.
 template <class Derived>
 struct BackwardNode : torch::autograd::TraceableFunction {
   std::string gate;
@@ -157,7 +157,7 @@ inline OptionalTensor sum_of(const OptionalTensor& a, const OptionalTensor& b) {
   return *a + *b;
 }
 
-// What is recorded of a result: the node of its gradient and its tangent, if there are such.
+// Gives a result the node of its gradient and its tangent, if there are such.
 template <class Node>
 void set_derivatives(const Tensor& result, const Node& node, const OptionalTensor& tangent) {
   if (node) torch::autograd::set_history(result, node);

@@ -1,5 +1,6 @@
-// gelu_kernels._C: the public operators by the quickest binding, what was built, for kernels in
-// Python the checks of a core operator's arguments, and for tests the thresholds of the SOI map.
+// gelu_kernels._C: the public operators by the quickest binding, the list of gates, the facts of
+// the build, the checks of core operators for kernels in Python, and thresholds of the SOI map for
+// tests.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 using gelu_kernels::OptionalTensor;
 
-// Their names, and what `approximate` calls them, None if it does not.
+// Their names for `gate=` and for `approximate=`, which may be None.
 std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates() {
   std::vector<std::pair<std::string_view, std::optional<std::string_view>>> result;
   for (const auto& [gate, name, approximate] : gelu_kernels::gates()) {

@@ -18,7 +18,7 @@ inline int64_t level_of(const at::Tensor& t) {
 }
 
 // The arguments of a pointwise operator: tensors of one shape, x last among them, then perhaps a
-// bias. A bias that is one for each example is added to x, since the operators take one for all.
+// bias. The operators take one bias for all examples; where each has its own, it is added to x.
 class PointwiseBatch {
  public:
   void add(const at::Tensor& t) { like_x_.push_back(t); }

@@ -41,18 +41,21 @@ class Error(IntEnum):
 INVALID_CONFIGURATION = 9  # of CUDA's errors
 BUILT = "13.0.88 for 80-real 90"  # the nvcc that errors tell of
 
-OPERATORS = ["check", "device/cuda", "gate/gate", "glu/glu", "soi/soi"]
+CSRC = ROOT / "csrc"
+OPERATORS = [CSRC / "ops" / "check.cpp", CSRC / "ops" / "device" / "cuda.cpp"]
+OPERATORS += [p for p in sorted(CSRC.glob("ops/*/*.cpp")) if p.stem == p.parent.name]  # families
 
 
 def _sources(build: Path) -> list[Path]:
     """A .cu file needs CUDA's header, which nvcc includes by itself; all that includes torch is one
     file, as torch's headers take 5 to 40 s of each."""
     includes = {
-        f"{path.stem}_kernels.cpp": ["<cuda_runtime.h>", f'"{path.relative_to(ROOT)}"']
-        for path in sorted((ROOT / "csrc" / "cuda").glob("*.cu"))
+        f"{path.parent.name}_{path.stem}.cpp": ["<cuda_runtime.h>", f'"{path.relative_to(ROOT)}"']
+        for path in sorted(CSRC.glob("cuda/**/*.cu"))
     }
-    includes["core_operators.cpp"] = [f'"csrc/ops/{name}.cpp"' for name in OPERATORS]
-    includes["core_operators.cpp"].append(f'"{REGISTRATION.relative_to(ROOT)}"')
+    includes["core_operators.cpp"] = [
+        f'"{path.relative_to(ROOT)}"' for path in [*OPERATORS, REGISTRATION]
+    ]
     for name, files in includes.items():
         text = "".join(f"#include {file}\n" for file in files)
         if not (build / name).exists() or (build / name).read_text() != text:

@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "csrc/cuda/kernels.h"
-#include "csrc/gates/passes.h"
 #include "csrc/ops/device/cuda_rows.h"
 #include "csrc/ops/layout.h"
 
@@ -20,12 +19,12 @@ namespace gelu_kernels {
 // The kernels of all core operators, for a dispatch key to take.
 void register_cuda_kernels(torch::Library& library);
 
-// Where the caller wants the work done on x.
+// The device of x and the caller's stream there.
 cuda::Queue queue_of(const at::Tensor& x);
 
 [[noreturn]] void fail(const char* op, int device, const cuda::Error& error);
 
-// Starts what works on x, on x's device and where the caller wants it done there.
+// Starts a kernel on the device of x, on the caller's stream there.
 template <class Operands>
 void start(const char* op, const at::Tensor& x, cuda::Error (*launch)(cuda::Queue, const Operands&),
            const Operands& operands) {
@@ -36,7 +35,7 @@ void start(const char* op, const at::Tensor& x, cuda::Error (*launch)(cuda::Queu
 
 struct Cuda {
   static constexpr bool has_data = true;
-  using Passes = gelu_kernels::Passes<cuda::Map (*)(Gate, Dtype, bool biased)>;
+  using Passes = std::remove_const_t<decltype(cuda::kPasses)>;
 
   static at::Tensor empty_like(const at::Tensor& x) { return at::empty_like(x); }
   static at::Tensor empty_contiguous(const at::Tensor& x) {
@@ -48,9 +47,7 @@ struct Cuda {
   template <int outputs = 1, class Pass, class Bias, class... Tensors>
   static void map(const char* op, Pass pass, Gate gate, const Bias& bias, const at::Tensor& out,
                   const Tensors&... operands) {
-    constexpr Passes passes = {cuda::forward, cuda::backward, cuda::double_backward,
-                               cuda::glu_forward, cuda::glu_backward};
-    const auto find = passes.*pass;
+    const auto find = cuda::kPasses.*pass;
     if constexpr (!std::is_same_v<Bias, std::nullopt_t>) {
       if (bias) {
         return run<outputs>(op, find(gate, dtype_of(out), true), true, out, operands..., *bias);

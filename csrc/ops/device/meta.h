@@ -1,5 +1,5 @@
-// Shapes and strides of the results, without data: what torch.compile and FakeTensor see. Results
-// have the strides of x where x is dense in some order of its dimensions.
+// Shapes and strides of the results, without data, for torch.compile and FakeTensor. Results have
+// the strides of x where x is dense in some order of its dimensions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -64,7 +64,8 @@ C10_EXPORT Tensor fused_bias_gelu(const Tensor& x, const Tensor& bias,
                                   std::string_view approximate);
 C10_EXPORT Tensor fused_gate(const Tensor& x, const OptionalTensor& bias, std::string_view gate);
 
-// All arguments of a core operator; what has the shape of x is named. Returns the gate.
+// Checks all arguments of a core operator; the tensors of the shape of x have names. Returns the
+// gate.
 C10_EXPORT Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias,
                            std::string_view gate, at::ArrayRef<Argument> like_x = {});
 

@@ -51,7 +51,7 @@ inline constexpr GluHalvesBackward glu_halves_backward;
 // The public operator; without up, of the halves of x.
 C10_EXPORT Tensor fused_glu(const Tensor& x, const OptionalTensor& up, std::string_view gate);
 
-// All arguments of a core operator on x and up. Returns the gate.
+// Checks all arguments of a core operator on x and up. Returns the gate.
 C10_EXPORT Gate check_glu(const char* op, const Tensor& x, const Tensor& up, std::string_view gate,
                           const OptionalTensor& dy = std::nullopt);
 
@@ -60,7 +60,8 @@ struct Halves {
   explicit Halves(const Tensor& whole);
   Tensor x, up;
 };
-// All arguments of a core operator on the halves of x; dy is like one of them. Returns the gate.
+// Checks all arguments of a core operator on the halves of x; dy is like one of them. Returns the
+// gate.
 C10_EXPORT Gate check_glu_halves(const char* op, const Tensor& x, std::string_view gate,
                                  const OptionalTensor& dy = std::nullopt);
 

@@ -8,7 +8,7 @@
 namespace gelu_kernels {
 namespace {
 
-// The tensor batched by the innermost of the vmaps that any of some tensors are batched by.
+// The innermost vmap that batches any of the tensors that it has seen.
 struct Batched {
   int64_t level = -1, size = 0;
 
@@ -22,7 +22,7 @@ struct Batched {
     level = batched->level();
     size = batched->value().size(batched->bdim());
   }
-  // What an example sees of it; of an empty batch, zeros.
+  // The part of t that belongs to an example; if the batch is empty, zeros.
   Tensor example(const Tensor& t, int64_t i) const {
     const auto* batched = of(t);
     if (!batched) return t;

@@ -1,3 +1,4 @@
+// dx = dy·up·g'(x) and dup = dy·g(x)
 #include "csrc/cuda/map.cuh"
 
 namespace gelu_kernels::cuda {

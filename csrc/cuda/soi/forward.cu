@@ -1,13 +1,13 @@
 // The SOI map and its mask.
 #include "csrc/cuda/launch.h"
-#include "csrc/cuda/octet.h"
 #include "csrc/cuda/packed.h"
+#include "csrc/cuda/soi/octet.h"
 #include "csrc/random/bernoulli.h"
 
 namespace gelu_kernels::cuda {
 namespace {
 
-// y in place of x, and the byte of the mask. The octet's random bits are those of two groups.
+// y in place of x, and the byte of the mask. Two groups hold the octet's random words.
 template <class Gate, class Precision, bool kBias>
 __device__ __forceinline__ uint32_t draw(Octet<Precision>& x, const char* bias, uint64_t group,
                                          uint64_t seed) {
@@ -141,7 +141,7 @@ Error launch_soi_forward(Queue queue, const SoiForwardOperands& m) {
   constexpr auto of_elements = draw_elements<Gate, Precision>;
   constexpr auto of_vectors = draw_vectors<Gate, Precision, false>;
   constexpr auto of_biased_vectors = draw_vectors<Gate, Precision, true>;
-  using Kernels = Family<of_elements, of_vectors, of_biased_vectors>;
+  using Kernels = KernelSet<of_elements, of_vectors, of_biased_vectors>;
   const auto kernel = !octets.in_vectors ? of_elements : m.bias ? of_biased_vectors : of_vectors;
   const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
   return launch<Kernels>(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets,

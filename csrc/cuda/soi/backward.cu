@@ -1,6 +1,6 @@
-// The gradient of the SOI map: what its mask selects.
+// The gradient of the SOI map: its mask selects elements of dy.
 #include "csrc/cuda/launch.h"
-#include "csrc/cuda/octet.h"
+#include "csrc/cuda/soi/octet.h"
 
 namespace gelu_kernels::cuda {
 namespace {
@@ -70,7 +70,7 @@ Error launch_soi_backward(Queue queue, const SoiBackwardOperands& m) {
       octets_of(m.rows, m.columns, has_vectors(m.dx, sizeof(T)) && has_vectors(m.dy, sizeof(T)));
   constexpr auto of_vectors = select_vectors<Precision>;
   constexpr auto of_elements = select_octets<T>;
-  using Kernels = Family<of_vectors, of_elements>;
+  using Kernels = KernelSet<of_vectors, of_elements>;
   const auto kernel = octets.in_vectors ? of_vectors : of_elements;
   const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
   return launch<Kernels>(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets);

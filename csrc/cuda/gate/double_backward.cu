@@ -1,3 +1,4 @@
+// dx = ddx·dy·g''(x + bias)
 #include "csrc/cuda/map.cuh"
 
 namespace gelu_kernels::cuda {

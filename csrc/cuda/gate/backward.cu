@@ -1,3 +1,4 @@
+// dx = dy·g'(x + bias)
 #include "csrc/cuda/map.cuh"
 
 namespace gelu_kernels::cuda {

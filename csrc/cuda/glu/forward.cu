@@ -1,3 +1,4 @@
+// y = g(x)·up
 #include "csrc/cuda/map.cuh"
 
 namespace gelu_kernels::cuda {

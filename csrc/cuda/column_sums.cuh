@@ -1,14 +1,24 @@
 // Backward with a bias: dx, and in the same pass the sums of its columns, in two stages, without
 // atomics, in the order of csrc/gates/column_sums.h.
+#pragma once
+
 #include "csrc/cuda/divisor.h"
-#include "csrc/cuda/gradient.cuh"
 #include "csrc/cuda/launch.h"
+#include "csrc/cuda/packed.h"
 #include "csrc/cuda/part.h"
 #include "csrc/cuda/tuning.h"
 #include "csrc/gates/column_sums.h"
 
 namespace gelu_kernels::cuda {
-namespace {
+
+// dbias, the sum of the partial sums.
+template <class Precision>
+Error launch_add_partial_sums(Queue queue, const ColumnSums& m);
+
+// dx of a lane's columns, row by row: load(i) reads its operands but dy for the row i of the rows
+// ahead, and apply() computes dx from these and from dy. Gate may be a mask.
+template <class Gate, class Precision, class Part>
+struct Gradient;
 
 template <class Gate, class Precision, class Part>
 __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
@@ -80,30 +90,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
   static_cast<Real*>(m.partial)[block * m.columns + first_of_segment + column] = total;
 }
 
-template <class Precision>
-__global__ void __launch_bounds__(kWarp* kBlockLanes)
-    add_partial_sums(const typename Precision::Real* partial, int64_t blocks,
-                     StorageOf<Precision>* dbias, int64_t columns) {
-  using Real = typename Precision::Real;
-  const int lane = threadIdx.x / kWarp, offset = threadIdx.x % kWarp;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + offset;
-  Real sum = 0;
-  if (column < columns) {
-#pragma unroll 4
-    for (int64_t block = lane; block < blocks; block += kBlockLanes) {
-      sum += partial[block * columns + column];
-    }
-  }
-  __shared__ Real sums[kBlockLanes][kWarp];
-  sums[lane][offset] = sum;
-  __syncthreads();
-  if (lane > 0 || column >= columns) return;
-  Real total = sums[0][offset];
-  for (int i = 1; i < kBlockLanes; ++i) total += sums[i][offset];
-  dbias[column] = Storage<Precision>::store(total);
-}
-
-bool are_vectors(const ColumnSums& m, int64_t size) {
+inline bool are_vectors(const ColumnSums& m, int64_t size) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(m.bias);
   for (const Matrix* matrix : {&m.dx, &m.dy, m.mask ? &m.dy : &m.x}) {
     if (matrix->column_stride != size) return false;
@@ -120,7 +107,7 @@ Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
   const bool vectors = are_vectors(m, sizeof(T));
   constexpr auto of_vectors = sum_columns<Gate, Precision, Consecutive<Precision>>;
   constexpr auto of_elements = sum_columns<Gate, Precision, Spaced<Precision>>;
-  using Kernels = Family<of_vectors, of_elements, add_partial_sums<Precision>>;
+  using Kernels = KernelSet<of_vectors, of_elements>;
   const auto kernel = vectors ? of_vectors : of_elements;
   const int segment = kWarp * (vectors ? Consecutive<Precision>::size : Spaced<Precision>::size);
   static_assert(kWarp * Vector<Precision>::size <= kThreads && kWarp * kElements <= kThreads);
@@ -130,26 +117,12 @@ Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
                                     static_cast<int>(rows.block_rows))) {
     return error;
   }
-  return launch<Kernels>(queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp,
-                         kWarp * kBlockLanes,
-                         static_cast<const typename Precision::Real*>(m.partial), rows.count,
-                         reinterpret_cast<T*>(m.dbias), m.columns);
+  return launch_add_partial_sums<Precision>(queue, m);
 }
 
 template <class Gate, class Precision>
-struct Entry {
+struct BackwardColumnSumsOf {
   static constexpr BackwardColumnSums value = launch_backward_column_sums<Gate, Precision>;
 };
-
-template <class, class Precision>
-struct MaskEntry {
-  static constexpr BackwardColumnSums value = launch_backward_column_sums<Mask, Precision>;
-};
-
-}  // namespace
-
-BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype) { return find<Entry>(gate, dtype); }
-
-BackwardColumnSums soi_backward_column_sums(Dtype dtype) { return find<MaskEntry>(Gate{}, dtype); }
 
 }  // namespace gelu_kernels::cuda

@@ -1,0 +1,46 @@
+// The second stage of column sums: the sums over the blocks of rows.
+#include "csrc/cuda/column_sums.cuh"
+
+namespace gelu_kernels::cuda {
+namespace {
+
+template <class Precision>
+__global__ void __launch_bounds__(kWarp* kBlockLanes)
+    add_partial_sums(const typename Precision::Real* partial, int64_t blocks,
+                     StorageOf<Precision>* dbias, int64_t columns) {
+  using Real = typename Precision::Real;
+  const int lane = threadIdx.x / kWarp, offset = threadIdx.x % kWarp;
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + offset;
+  Real sum = 0;
+  if (column < columns) {
+#pragma unroll 4
+    for (int64_t block = lane; block < blocks; block += kBlockLanes) {
+      sum += partial[block * columns + column];
+    }
+  }
+  __shared__ Real sums[kBlockLanes][kWarp];
+  sums[lane][offset] = sum;
+  __syncthreads();
+  if (lane > 0 || column >= columns) return;
+  Real total = sums[0][offset];
+  for (int i = 1; i < kBlockLanes; ++i) total += sums[i][offset];
+  dbias[column] = Storage<Precision>::store(total);
+}
+
+}  // namespace
+
+template <class Precision>
+Error launch_add_partial_sums(Queue queue, const ColumnSums& m) {
+  using Real = typename Precision::Real;
+  return launch<KernelSet<add_partial_sums<Precision>>>(
+      queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp, kWarp * kBlockLanes,
+      static_cast<const Real*>(m.partial), RowBlocks(m.rows).count,
+      reinterpret_cast<StorageOf<Precision>*>(m.dbias), m.columns);
+}
+
+template Error launch_add_partial_sums<fp64>(Queue, const ColumnSums&);
+template Error launch_add_partial_sums<fp32>(Queue, const ColumnSums&);
+template Error launch_add_partial_sums<fp16>(Queue, const ColumnSums&);
+template Error launch_add_partial_sums<bf16>(Queue, const ColumnSums&);
+
+}  // namespace gelu_kernels::cuda
