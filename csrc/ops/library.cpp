@@ -41,7 +41,8 @@ TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) {
       [&](const char* schema, auto function, bool) { m.impl(name_in(schema).c_str(), function); });
 }
 
-// Without it vmap would call a public operator for each element of a batch, and ignore `randomness`.
+// Without it vmap would call a public operator for each element of a batch, with no regard to
+// `randomness`.
 TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatchedDecomposition, m) {
   for_each_public_operator(
       [&](const char* schema, auto function, bool) { m.impl(name_in(schema).c_str(), function); });
