@@ -17,6 +17,7 @@ import pytest
 import soi_oracle
 import torch
 import torch.distributed as dist
+from calls import CORE_CALLS, PUBLIC_CALLS, SEED, Call, Sample
 from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
@@ -50,7 +51,6 @@ from gelu_kernels.nn import LinearGELU, SOIMap
 ops = torch.ops.gelu_kernels
 R, P, S0, S1, S2 = Replicate(), Partial(), Shard(0), Shard(1), Shard(2)
 SHAPE = (5, 6, 7)  # no dimension divides into 4, the first leaves a rank of 4 without any
-SEED = 100
 
 CHECKS: dict[str, Callable[[], None]] = {}
 
@@ -112,64 +112,62 @@ def leaf(t: Tensor) -> Tensor:
     return t.detach().requires_grad_()
 
 
-@check
-def gelu_and_its_gradient():
-    x, dy = random(*SHAPE), random(*SHAPE, seed=1)
-    whole = leaf(x)
-    y = gelu(whole)
-    (dx,) = grad(y, whole, dy)
-    for mesh, of_x in meshes_and_placements():
-        for of_dy in (of_x, [P] * mesh.ndim, [S1] * mesh.ndim):
-            part = leaf(distributed(x, mesh, of_x))
-            part_y = functional.gelu(part)
-            assert_close(part_y, y)
-            (part_dx,) = grad(part_y, part, distributed(dy, mesh, of_dy))
-            assert_close(part_dx, dx)
+Choice = dict[str, list[Placement]]
+
+
+def choices(call: Call, mesh: DeviceMesh, of_x: list[Placement]) -> Iterator[Choice]:
+    """Placements of the tensors, and of dy, beside one of x: alike, pending, or cut elsewhere."""
+    columns = {S2: S0}
+    for others in (of_x, [P] * mesh.ndim, [S1] * mesh.ndim):
+        choice = dict.fromkeys(("x", "dy", *call.tensors), others)
+        of_bias = [columns.get(p, P if p == P else R) for p in others]
+        yield choice | {"x": of_x} | ({"bias": of_bias} if "bias" in call.tensors else {})
+    if "bias" in call.tensors:
+        yield dict.fromkeys(("x", "dy", *call.tensors), of_x) | {"bias": [S0] * mesh.ndim}
+
+
+def parts_of(sample: Sample, mesh: DeviceMesh, choice: Choice) -> list[Tensor]:
+    return [
+        leaf(distributed(t, mesh, choice[name])) if t.is_floating_point() else t
+        for name, t in sample.named().items()
+    ]
 
 
 @check
-def bias_gelu_and_its_gradients():
-    x, bias, dy = random(*SHAPE), random(SHAPE[-1], seed=1), random(*SHAPE, seed=2)
-    whole = leaf(x), leaf(bias)
-    y = gelu(whole[0] + whole[1])
-    dx, dbias = grad(y, whole, dy)
-    for mesh, of_x in meshes_and_placements():
-        for of_bias, of_dy in ((R, S2), (S0, P), (P, R)):
-            parts = (
-                leaf(distributed(x, mesh, of_x)),
-                leaf(distributed(bias, mesh, [of_bias] * mesh.ndim)),
-            )
-            part_y = functional.bias_gelu(*parts)
-            assert_close(part_y, y)
-            part_dy = distributed(dy, mesh, [of_dy] * mesh.ndim)
-            part_dx, part_dbias = grad(part_y, parts, part_dy)
-            assert_close(part_dx, dx)
-            assert_close(part_dbias, dbias)
+def public_operators_and_their_gradients():
+    for call in PUBLIC_CALLS:
+        torch.manual_seed(0)
+        sample = call.sample(SHAPE, gate=call.gates[-1])
+        whole = sample.leaves()
+        (y,) = sample.expected(*whole)
+        dy = random(*SHAPE, seed=1)
+        gradients = grad(y, whole, dy)
+        for mesh, of_x in meshes_and_placements():
+            for choice in choices(call, mesh, of_x):
+                parts = parts_of(sample, mesh, choice)
+                seed_each_rank()
+                (part_y,) = call(*parts, gate=sample.gate)
+                assert_close(part_y, y)
+                found = grad(part_y, parts, distributed(dy, mesh, choice["dy"]))
+                for part, expected in zip(found, gradients, strict=True):
+                    assert_close(part, expected)
 
 
 @check
-def gated_linear_units_and_their_gradients():
-    gate, up, dy = (random(*SHAPE, seed=i) for i in range(3))
-    whole = leaf(gate), leaf(up)
-    y = gelu(whole[0]) * whole[1]
-    gradients = grad(y, whole, dy)
-    for mesh, of_x in meshes_and_placements():
-        for of_up, of_dy in (
-            (of_x, of_x),
-            ([P] * mesh.ndim, of_x),
-            ([S1] * mesh.ndim, [P] * mesh.ndim),
-        ):
-            parts = leaf(distributed(gate, mesh, of_x)), leaf(distributed(up, mesh, of_up))
-            part_y = functional.geglu(*parts)
-            assert_close(part_y, y)
-            found = grad(part_y, parts, distributed(dy, mesh, of_dy))
-            for part, expected in zip(found, gradients, strict=True):
-                assert_close(part, expected)
-        part = leaf(distributed(torch.cat([gate, up], -1), mesh, of_x))
-        part_y = functional.geglu(part)
-        assert_close(part_y, y)
-        (part_dx,) = grad(part_y, part, distributed(dy, mesh, of_x))
-        assert_close(part_dx, torch.cat(gradients, -1))
+def core_operators():
+    """Those that take no mask, which only a forward pass on the same mesh makes."""
+    for call in CORE_CALLS:
+        if "mask" in call.tensors:
+            continue
+        torch.manual_seed(0)
+        sample = call.sample(SHAPE)
+        expected = sample.expected()
+        for mesh, of_x in meshes_and_placements():
+            for choice in choices(call, mesh, of_x):
+                results = call(*(t.detach() for t in parts_of(sample, mesh, choice)))
+                for part, whole in zip(results, expected, strict=True):
+                    if part.is_floating_point():
+                        assert_close(part, whole)
 
 
 @check
@@ -257,39 +255,6 @@ def first_seed() -> int:
 
 def seed_each_rank() -> None:
     torch.manual_seed(SEED + dist.get_rank())
-
-
-@check
-def soi_map_is_that_of_the_whole():
-    x, dy = random(*SHAPE), random(*SHAPE, seed=1)
-    kept = soi_oracle.kept(x, None, first_seed(), "normal")
-    for mesh, of_x in meshes_and_placements():
-        for of_dy in (of_x, [P] * mesh.ndim, [S1] * mesh.ndim):
-            seed_each_rank()
-            part = leaf(distributed(x, mesh, of_x))
-            y = functional.soi_map(part)
-            assert_close(y, soi_oracle.select(kept, x))
-            (dx,) = grad(y, part, distributed(dy, mesh, of_dy))
-            assert_close(dx, soi_oracle.select(kept, dy))
-
-
-@check
-def bias_soi_map_is_that_of_the_whole():
-    x, bias, dy = random(*SHAPE), random(SHAPE[-1], seed=1), random(*SHAPE, seed=2)
-    kept = soi_oracle.kept(x, bias, first_seed(), "normal_tanh")
-    dx = soi_oracle.select(kept, dy)
-    for mesh, of_x in meshes_and_placements():
-        for of_bias, of_dy in ((R, S2), (S0, P), (P, R)):
-            seed_each_rank()
-            parts = (
-                leaf(distributed(x, mesh, of_x)),
-                leaf(distributed(bias, mesh, [of_bias] * mesh.ndim)),
-            )
-            y = functional.bias_soi_map(*parts, gate="normal_tanh")
-            assert_close(y, soi_oracle.select(kept, x + bias))
-            part_dx, part_dbias = grad(y, parts, distributed(dy, mesh, [of_dy] * mesh.ndim))
-            assert_close(part_dx, dx)
-            assert_close(part_dbias, dx.sum((0, 1)))
 
 
 @check
