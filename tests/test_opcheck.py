@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from calls import CALLS, DTYPES, Call, normal
+from calls import CALLS, Call, normal
 from layouts import LAYOUTS
 
 from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, PublicOperator
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor 
 # Two runs of a random operator differ: only what does not compare them.
 OF_RANDOM = ("test_schema", "test_autograd_registration", "test_faketensor")
 CASES = [
-    *((dtype, "contiguous", (3, 8)) for dtype in DTYPES),
+    *((dtype, "contiguous", (3, 8)) for dtype in (torch.float64, torch.float16)),
     (torch.float32, "transposed", (3, 4, 8)),
     (torch.float32, "second half", (5, 6)),
     (torch.float32, "contiguous", (0, 8)),
