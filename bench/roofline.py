@@ -15,13 +15,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.machines import LANES, MACHINES, Machine, Prediction
 from bench.options import choice
 from bench.runs import RESULTS, load_all
 from gelu_kernels.operators import PUBLIC, core
 from machine_code import budgets
 from machine_code.backends import BACKENDS
 from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, Case, has_gate
+from machine_code.machines import LANES, MACHINES, Machine, Prediction
 from machine_code.vector_kernels import busiest, vector_kernels
 
 # A record's operator and pass: the core operator, and whether it has a bias.

@@ -13,11 +13,11 @@ import pytest
 
 import machine_code
 from bench import roofline
-from bench.machines import MACHINES
 from machine_code import budgets, cuda_code
 from machine_code.backends import ARCHITECTURES, BACKENDS
 from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
 from machine_code.control_flow import ControlFlow, narrow_accesses
+from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
 
