@@ -91,20 +91,21 @@ void check_like(const char* op, const Argument& argument, const Argument& other)
                     " must be on the device of ", of, ", ", x.device(), ", got ", t.device());
 }
 
-at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x) {
+at::Tensor cast_under_autocast(at::Tensor t, const at::Tensor& x) {
   const auto device = x.device().type();
   const bool cast = t.scalar_type() != x.scalar_type() && t.is_floating_point() &&
                     at::autocast::is_autocast_available(device) &&
                     at::autocast::is_autocast_enabled(device);
-  return cast ? t.to(x.scalar_type()) : t;
+  if (cast) return t.to(x.scalar_type());
+  return t;
 }
 
-std::optional<at::Tensor> bias_for(const char* op, const std::optional<at::Tensor>& bias,
+std::optional<at::Tensor> bias_for(const char* op, std::optional<at::Tensor> bias,
                                    const at::Tensor& x) {
-  if (!bias) return std::nullopt;
-  at::Tensor same_dtype = cast_under_autocast(*bias, x);
-  check_bias(op, same_dtype, x);
-  return same_dtype;
+  if (!bias) return bias;
+  *bias = cast_under_autocast(*std::move(bias), x);
+  check_bias(op, *bias, x);
+  return bias;
 }
 
 }  // namespace gelu_kernels

@@ -37,9 +37,9 @@ void check_like(const char* op, const Argument& argument, const Argument& other)
 
 // Under autocast x comes from a matrix product in the low precision, and a tensor beside it may be
 // a float32 parameter: this casts it to the dtype of x.
-at::Tensor cast_under_autocast(const at::Tensor& t, const at::Tensor& x);
+at::Tensor cast_under_autocast(at::Tensor t, const at::Tensor& x);
 // The bias, cast like that and checked.
-std::optional<at::Tensor> bias_for(const char* op, const std::optional<at::Tensor>& bias,
+std::optional<at::Tensor> bias_for(const char* op, std::optional<at::Tensor> bias,
                                    const at::Tensor& x);
 
 }  // namespace gelu_kernels

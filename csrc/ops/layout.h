@@ -41,10 +41,12 @@ inline Dtype dtype_of(const at::Tensor& t) {
 
 // `t` as a matrix whose rows are its last dimension, if it is one without a copy.
 inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, int64_t columns) {
+  const int64_t size = static_cast<int64_t>(t.element_size());
+  // computeStride allocates: for two operands, 0.1 us of a small call's 2.
+  if (t.is_contiguous()) return Matrix{data_of(t), size, columns * size};
   const auto strides =
       at::detail::computeStride(t.sizes(), t.strides(), at::IntArrayRef({rows, columns}));
   if (!strides) return std::nullopt;
-  const int64_t size = static_cast<int64_t>(t.element_size());
   return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
 }
 

@@ -15,14 +15,13 @@ Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias, std
 
 namespace {
 
-Tensor apply_gate(const char* op, const Tensor& x, const OptionalTensor& bias,
-                  std::string_view gate) {
+Tensor apply_gate(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate) {
   check_input(op, x);
   if (bias && x.layout() == at::kJagged) {
     return map_values(op, x,
                       [&](const Tensor& values) { return apply_gate(op, values, bias, gate); });
   }
-  return gate_forward(x, bias_for(op, bias, x), gate);
+  return gate_forward(x, bias_for(op, std::move(bias), x), gate);
 }
 
 }  // namespace

@@ -61,17 +61,17 @@ Tensor draw_seed(const char* op, const Tensor& x, const std::optional<at::Genera
   return at::empty({}, options).random_(end, generator);
 }
 
-Tensor apply_soi_map(const char* op, const Tensor& x, const OptionalTensor& bias,
-                     std::string_view gate, const std::optional<at::Generator>& generator) {
+Tensor apply_soi_map(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate,
+                     const std::optional<at::Generator>& generator) {
   check_input(op, x);
   if (x.layout() == at::kJagged) {
     return map_values(op, x, [&](const Tensor& values) {
       return apply_soi_map(op, values, bias, gate, generator);
     });
   }
-  const auto same_dtype = bias_for(op, bias, x);
+  bias = bias_for(op, std::move(bias), x);
   gate_named(op, gate);  // before a seed is drawn
-  return std::get<0>(soi_forward(x, same_dtype, draw_seed(op, x, generator), gate, /*offset=*/0,
+  return std::get<0>(soi_forward(x, bias, draw_seed(op, x, generator), gate, /*offset=*/0,
                                  /*row_length=*/0,
                                  /*row_stride=*/0));
 }
