@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from gelu_kernels import _C
+
 
 def normal(x: Tensor) -> Tensor:
     """x Phi(x), Phi the standard normal distribution: the GELU."""
@@ -35,9 +37,7 @@ def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor]) -> Tensor:
     return x * distribution(torch.where(x > bound, bound, x))
 
 
-gates = {"none": normal, "tanh": normal_tanh, "sigmoid": logistic_1702}
-
-
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """What :func:`gelu_kernels.functional.gelu` approximates: computed in float64, then rounded."""
-    return gates[approximate](x.double()).to(x.dtype)
+    gate = next(gate for gate, name in _C.gates() if name == approximate)
+    return globals()[gate](x.double()).to(x.dtype)

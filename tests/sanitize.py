@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import product
 
 import torch
-from calls import CORE_CALLS, DTYPES, Call
+from calls import CORE_CALLS, DTYPES, SEED, Call
 from layouts import LAYOUTS, arrangements
 from torch import Tensor
 
@@ -26,6 +26,16 @@ def calls(device: str) -> Iterator[tuple[Call, list[Tensor]]]:
             return torch.randn(shape).to(dtype).to(device)
 
         yield call, next(arrangements(call, LAYOUTS[layout], shape, make))
+
+
+def parts(device: str) -> None:
+    """The SOI map of a part of a tensor with longer rows."""
+    seed = torch.tensor(SEED, device=device)
+    for dtype, (rows, columns) in product(DTYPES, SHAPES):
+        x = torch.randn(rows, columns).to(dtype).to(device)
+        bias = torch.randn(columns).to(dtype).to(device)
+        place = {"offset": 3, "row_length": columns, "row_stride": columns + 5}
+        torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", **place)
 
 
 class Overlong:
@@ -55,6 +65,7 @@ def main() -> None:
     else:
         for call, tensors in calls(arguments.device):  # the loops are the same for all gates
             call(*tensors)
+        parts(arguments.device)
     if arguments.device == "cuda":
         torch.cuda.synchronize()
 
