@@ -92,7 +92,7 @@ class BiasGELU(nn.Module):
 class LinearGELU(nn.Linear):
     """``nn.Linear`` followed by :class:`GELU`, with bias and GELU in one pass.
 
-    Initialisation and state dict are those of ``nn.Linear``: a checkpoint loads either way.
+    Initialisation and state dict are as in ``nn.Linear``: a checkpoint loads either way.
 
     Args:
         in_features, out_features: the sizes of the last dimension, in and out.

@@ -131,7 +131,7 @@ class Replacement:
 def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacement:
     r"""Put :class:`gelu_kernels.nn.GELU` in place of the GELUs of a model, in place.
 
-    Replaced are the modules ``torch.nn.GELU``, those of transformers (exact, new, tanh, fast,
+    Replaced are the modules ``torch.nn.GELU``, the GELUs of transformers (exact, new, tanh, fast,
     accurate, quick) and of timm (exact, tanh, quick), and ``torch.nn.functional.gelu``, or a
     ``functools.partial`` of it, where a module holds it as an attribute. An instance that is shared
     stays shared. Parameters and state dict are what they were.

@@ -34,7 +34,7 @@ class Instruction:
 
     @property
     def is_jumping_call(self) -> bool:
-        """For sm_80, some jumps are written as calls; only those of subroutines return."""
+        """For sm_80, some jumps are written as calls; only subroutines return."""
         return self.name == "CALL" and self.target is not None
 
     @property

@@ -33,7 +33,7 @@ class VectorKernel:
 
     @property
     def vectors(self) -> int:
-        """Those of elements: each output has so many stores."""
+        """The vectors of elements: each output has so many stores."""
         return self.stores // self.case.outputs
 
     @property

@@ -98,7 +98,8 @@ class Call:
         if isinstance(self.op, PublicOperator) and self.op.function:
             function = getattr(functional, self.op.function)
             keyword = "gate" if "gate" in inspect.signature(function).parameters else "approximate"
-            return partial(function, **self.selected(keyword, gate))
+            if keyword == "gate" or APPROXIMATE[gate]:
+                return partial(function, **self.selected(keyword, gate))
         return self.operator(gate)
 
     def operator(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
@@ -113,7 +114,7 @@ class Call:
         )
 
     def arguments(self, *tensors: object, gate: str = GATES[0]) -> tuple[tuple, dict[str, str]]:
-        """Those of the schema."""
+        """The arguments of the schema."""
         keyword = getattr(self.op, "selector", "gate")
         chosen = self.selected(keyword, gate) if self.takes_gate else {}
         given = dict(zip(self.tensors, tensors, strict=True))

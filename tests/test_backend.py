@@ -153,6 +153,6 @@ def test_triton_takes_the_place_of_kernels_that_cannot_run(
         if line.startswith("name: "):
             name = line
         elif line.startswith("CUDA: ") or line.startswith("CUDA["):
-            serving.setdefault(name, line)  # the first of those of a key is the one
+            serving.setdefault(name, line)  # of several kernels of a key the first serves
     assert len(serving) == len(backend.TRITON)
     assert all(("backend.py" in line) == (wanted == "") for line in serving.values()), serving

@@ -15,7 +15,7 @@ LARGE = 2**24  # floats: 64 MiB
 
 
 def flags_at(address: int) -> list[str]:
-    """Those of the mapping that has the address."""
+    """The flags of the mapping that has the address."""
     inside = False
     for line in SMAPS.read_text().splitlines():
         first, *rest = line.split()

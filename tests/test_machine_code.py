@@ -32,9 +32,9 @@ H100 = MACHINES["H100"]
 # Its bandwidth times a latency of 0.7 us, over its processors: see tuning.h.
 H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 
-MOST_SOI_SLOTS = 38  # for a bfloat16, of which 10 are those of its random bits
+MOST_SOI_SLOTS = 38  # for a bfloat16; its random bits take 10
 
-# Triton leaves the order of loads to ptxas, which issues those of these kernels one at a time.
+# Triton leaves the order of loads to ptxas, which issues the loads of these kernels one at a time.
 ONE_AT_A_TIME = [
     Case("gate_forward", gate, dtype, False, "triton")
     for gate, dtype in product(["normal_tanh", "logistic_1702"], ["float16", "bfloat16"])
@@ -122,8 +122,8 @@ def test_every_case_is_found(vector_kernels: list[VectorKernel], backend: str) -
 def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
     """A load for each vector of an input, a store for each of an output, and no access of less
     than 16 bytes, but for a mask. CUDA's kernels give a thread rows of the same columns, so that it
-    loads one vector of the bias; Triton's may give it others in the same row, and those of the SOI
-    map do."""
+    loads one vector of the bias; Triton's may give it others in the same row, and do so in the SOI
+    map."""
     wrong = []
     for x in vector_kernels:
         bias_loads = x.loads - x.vectors * x.case.inputs
@@ -213,7 +213,7 @@ def test_memory_bound_on_h100(vector_kernels: list[VectorKernel], architecture: 
 
 
 def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, backend: str) -> None:
-    """The bits are those of the CPU: nothing is approximated. What a bfloat16 takes is bounded as
+    """The bits are the CPU's: nothing is approximated. The slots of a bfloat16 are bounded as
     such, for the architecture that it was counted for."""
     found = {case: x for case, x in busiest(vector_kernels).items() if case.op == "soi_forward"}
     assert not [case for case, x in found.items() if x.mufu > 0]

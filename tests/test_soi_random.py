@@ -43,7 +43,7 @@ def bits(x: float, n: int, seed: int, gate: str = "normal") -> np.ndarray:
     ],
 )
 def test_known_answers(counter, key, expected):
-    """Those of Random123, for the generator that the kernels are compared with."""
+    """Random123's answers, for the generator that the kernels are compared with."""
     assert soi_oracle.philox(np.array([counter], dtype=np.uint64), key).tolist() == [expected]
 
 

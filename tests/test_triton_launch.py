@@ -1,6 +1,6 @@
 """Compiled Triton kernels and what the driver is given, on a machine without a GPU.
 
-All checks are those of stub_driver/launches.py, in a process in which Triton does not interpret.
+stub_driver/launches.py has all checks. They run in a process in which Triton does not interpret.
 """
 
 import shutil

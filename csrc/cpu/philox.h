@@ -63,7 +63,7 @@ class PhiloxGroups {
     }
   }
 
-  // Those of kPhiloxGroups groups from `group` on, a multiple of kPhiloxGroups: their counters
+  // The words of kPhiloxGroups groups from `group` on, a multiple of kPhiloxGroups: the counters
   // differ in the lowest word alone. So one of the two products of each of the first two rounds is
   // the same for all, and they are taken apart: that and the order of the lanes save a fifth.
   GELU_KERNELS_HD void draw(uint32_t* words, uint64_t group) const {

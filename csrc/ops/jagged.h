@@ -20,7 +20,7 @@ at::Tensor map_values(const char* op, const at::Tensor& x, Op on_values) {
   TORCH_CHECK_VALUE(ragged != x.dim() - 1, "gelu_kernels::", op,
                     ": x must not be ragged along its last dimension");
   TORCH_CHECK_VALUE(!at::_nested_get_lengths(x).defined(), "gelu_kernels::", op,
-                    ": x must have no holes, as those of narrow(); use x.contiguous()");
+                    ": x must have no holes, as narrow() leaves them; use x.contiguous()");
   const auto optional = [](const at::Tensor& t) {
     return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
   };

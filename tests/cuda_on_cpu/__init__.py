@@ -159,7 +159,7 @@ def fail_next(error: int = INVALID_CONFIGURATION) -> None:
 
 
 class State(NamedTuple):
-    """Of the fake runtime. The counts are those of the process."""
+    """The fake runtime's. It counts for the whole process."""
 
     launches: int
     loaded: int  # kernels, on all devices together

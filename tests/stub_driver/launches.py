@@ -60,7 +60,7 @@ def check_launch(call: Launch) -> None:
 
 
 def check_elements(call: Launch, **operands: Tensor | None) -> None:
-    """For each element, the kernel has those of all operands, and a tile of a program reaches it.
+    """The kernel gets every operand of each element, and a tile of a program reaches the element.
 
     The operands are named as the kernel's parameters, the result first.
     """
@@ -421,7 +421,7 @@ def test_the_current_stream(driver):
 
 
 def test_the_current_device(driver):
-    """Tensors of the CPU stand for those of device 0."""
+    """Tensors of the CPU stand for tensors of device 0."""
     x = torch.empty(16)
     for driver.device in (0, 1, 0):
         before = driver.device

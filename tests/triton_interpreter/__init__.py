@@ -1,6 +1,6 @@
 """The Triton kernels on a machine without a GPU, by Triton's interpreter.
 
-Three of its operations are not those of a GPU, and are replaced here: its fma rounds twice, its
+Three of its operations differ from a GPU's, and are replaced here: its fma rounds twice, its
 conversion to bfloat16 truncates, and its maximum of zeros of both signs is either of them. So is a
 fourth, as Triton 3.6 takes the ``int`` of an array of one number, which NumPy 2.4 refuses.
 """
