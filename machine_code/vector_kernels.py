@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
+from machine_code.cases import CASES, GATES, OPERATORS, VECTOR_BYTES, Case
 from machine_code.control_flow import Code, ControlFlow, is_wide, narrow_accesses
 from machine_code.sass import Kernel
 
@@ -93,11 +93,8 @@ class VectorKernel:
 # The kernels of CUDA by the class of their function, or else by their own name. Their arguments are
 # gates, dtypes, and whether there is a bias.
 FUNCTIONS = {
-    "Forward": "gate_forward",
-    "Backward": "gate_backward",
-    "DoubleBackward": "gate_double_backward",
-    "GluForward": "glu_forward",
-    "GluBackward": "glu_backward",
+    "".join(map(str.capitalize, op.name.removeprefix("gate_").split("_"))): op.name
+    for op in OPERATORS
 }
 TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 CLASSES = {"".join(map(str.capitalize, gate.split("_"))): gate for gate in GATES}

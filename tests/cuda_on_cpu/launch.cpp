@@ -9,6 +9,7 @@
 #include "block.h"
 #include "cuda_runtime.h"
 #include "export.h"
+#include "stream.h"
 
 namespace cuda_on_cpu {
 namespace {
@@ -29,7 +30,9 @@ bool fits(const cudaLaunchConfig_t& config) {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    const std::function<void()>& thread) {
   const std::lock_guard lock(launching);
-  if (!fits(config)) return failed(cudaErrorInvalidConfiguration);
+  if (!fits(config) || config.stream != callers_stream()) {
+    return failed(cudaErrorInvalidConfiguration);
+  }
   if (const cudaError_t error = load(kernel)) return error;
   ++launches;
   cudaGetDevice(&device_of_last);

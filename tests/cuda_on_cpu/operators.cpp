@@ -5,6 +5,7 @@
 
 #include "csrc/ops/device/cuda.h"
 #include "export.h"
+#include "stream.h"
 
 namespace gelu_kernels {
 
@@ -21,7 +22,7 @@ struct Silence : c10::WarningHandler {
 
 }  // namespace
 
-cuda::Queue queue_of(const at::Tensor&) { return {device, nullptr}; }
+cuda::Queue queue_of(const at::Tensor&) { return {device, callers_stream()}; }
 
 }  // namespace gelu_kernels
 
