@@ -70,8 +70,10 @@ Map double_backward(Gate gate, Dtype dtype, bool biased);
 Map glu_forward(Gate gate, Dtype dtype, bool biased);
 Map glu_backward(Gate gate, Dtype dtype, bool biased);
 
-constexpr Passes<Map (*)(Gate, Dtype, bool biased)> kPasses = {forward, backward, double_backward,
-                                                               glu_forward, glu_backward};
+// A function, as an unoptimised build without CUDA would ask for the addresses in a constant.
+constexpr Passes<Map (*)(Gate, Dtype, bool biased)> passes() {
+  return {forward, backward, double_backward, glu_forward, glu_backward};
+}
 
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
 

@@ -35,7 +35,7 @@ void start(const char* op, const at::Tensor& x, cuda::Error (*launch)(cuda::Queu
 
 struct Cuda {
   static constexpr bool has_data = true;
-  using Passes = std::remove_const_t<decltype(cuda::kPasses)>;
+  using Passes = decltype(cuda::passes());
 
   static at::Tensor empty_like(const at::Tensor& x) { return at::empty_like(x); }
   static at::Tensor empty_contiguous(const at::Tensor& x) {
@@ -47,7 +47,7 @@ struct Cuda {
   template <int outputs = 1, class Pass, class Bias, class... Tensors>
   static void map(const char* op, Pass pass, Gate gate, const Bias& bias, const at::Tensor& out,
                   const Tensors&... operands) {
-    const auto find = cuda::kPasses.*pass;
+    const auto find = cuda::passes().*pass;
     if constexpr (!std::is_same_v<Bias, std::nullopt_t>) {
       if (bias) {
         return run<outputs>(op, find(gate, dtype_of(out), true), true, out, operands..., *bias);
