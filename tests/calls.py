@@ -98,7 +98,7 @@ class Call:
         if isinstance(self.op, PublicOperator) and self.op.function:
             function = getattr(functional, self.op.function)
             keyword = "gate" if "gate" in inspect.signature(function).parameters else "approximate"
-            if keyword == "gate" or APPROXIMATE[gate]:
+            if keyword == "gate" or gate not in GATES or APPROXIMATE[gate]:
                 return partial(function, **self.selected(keyword, gate))
         return self.operator(gate)
 
