@@ -165,19 +165,20 @@ void add_partial_sums(const void* partial, int64_t stride, int64_t blocks, char*
   }
 }
 
-template <class Function, class Precision>
-constexpr Maps kMaps = {map<Function, Precision>, map<AddBias<Function>, Precision>};
-template <class Function, class Precision>
-constexpr Maps kPlainMap = {map<Function, Precision>, nullptr};
+template <class Function, class Precision, bool takes_bias>
+constexpr Maps maps_of() {
+  if constexpr (takes_bias) return {map<Function, Precision>, map<AddBias<Function>, Precision>};
+  return {map<Function, Precision>, nullptr};
+}
 
 template <class Gate, class Precision>
 constexpr Loops loops_of() {
-  return {{kMaps<Forward<Gate, Precision>, Precision>, kMaps<Backward<Gate, Precision>, Precision>,
-           kMaps<DoubleBackward<Gate, Precision>, Precision>,
-           kPlainMap<GluForward<Gate, Precision>, Precision>,
-           kPlainMap<GluBackward<Gate, Precision>, Precision>},
+#define GELU_KERNELS_MAPS(name, Function, takes_bias) \
+  maps_of<Function<Gate, Precision>, Precision, takes_bias>(),
+  return {{GELU_KERNELS_FOR_EACH_PASS(GELU_KERNELS_MAPS)},
           backward_column_sums<Gate, Precision>,
           add_partial_sums<Precision>};
+#undef GELU_KERNELS_MAPS
 }
 
 }  // namespace

@@ -63,16 +63,17 @@ struct Map {
 // The partial sums, then dbias.
 using BackwardColumnSums = Error (*)(Queue, const ColumnSums&);
 
-// The passes over elements; csrc/gates/passes.h has their operands.
-Map forward(Gate gate, Dtype dtype, bool biased);
-Map backward(Gate gate, Dtype dtype, bool biased);
-Map double_backward(Gate gate, Dtype dtype, bool biased);
-Map glu_forward(Gate gate, Dtype dtype, bool biased);
-Map glu_backward(Gate gate, Dtype dtype, bool biased);
+// The passes, which csrc/gates/passes.h lists.
+#define GELU_KERNELS_DECLARE(name, Function, takes_bias) \
+  Map name(Gate gate, Dtype dtype, bool biased);
+GELU_KERNELS_FOR_EACH_PASS(GELU_KERNELS_DECLARE)
+#undef GELU_KERNELS_DECLARE
 
 // A function, as an unoptimised build without CUDA would ask for the addresses in a constant.
 constexpr Passes<Map (*)(Gate, Dtype, bool biased)> passes() {
-  return {forward, backward, double_backward, glu_forward, glu_backward};
+#define GELU_KERNELS_ADDRESS(name, Function, takes_bias) name,
+  return {GELU_KERNELS_FOR_EACH_PASS(GELU_KERNELS_ADDRESS)};
+#undef GELU_KERNELS_ADDRESS
 }
 
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
