@@ -37,6 +37,7 @@ class Launch(NamedTuple):
     stream: int
     device: int
     values: dict[str, Any]  # of all parameters of the Triton function, those compiled in as well
+    addresses: dict[str, int]  # the values that are tensors
     divisors: dict[str, int]  # of values, that the kernel was promised
 
 
@@ -116,6 +117,7 @@ class State:
         ]
         assert numbers[len(passed) :] == scratch
         values.update(zip(passed, numbers, strict=False))
+        tensors = [name for name in passed if source.signature[name].startswith("*")]
         divisors = {names[i]: value for (i,), ((_, value),) in source.attrs.items()}
         *shape, shared = config[0].shape
         self.launches.append(
@@ -127,6 +129,7 @@ class State:
                 config[0].stream or 0,
                 self.device,
                 values,
+                {name: values[name] for name in tensors},
                 divisors,
             )
         )

@@ -1,18 +1,27 @@
 """What the operators give to NVIDIA's driver, for ``test_triton_launch``, in its own process."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
 import triton
+from calls import CORE_CALLS, DTYPES, GATES, Call, Shape
+from layouts import LAYOUTS, Layout
 from torch import Tensor
 
 import stub_driver
+from gelu_kernels.operators import CoreOperator
+from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES
 from stub_driver import Launch, State
 
 ops = torch.ops.gelu_kernels
 
-DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+Tensors = dict[str, Tensor]
+
+# The SOI map draws by an element's place in a whole tensor: its operands are no matrices.
+CALLS = [call for call in CORE_CALLS if call.op.family != "soi"]
+each_call = pytest.mark.parametrize("call", CALLS, ids=str)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,6 +34,7 @@ def driver() -> Iterator[State]:
 def forget(driver: State) -> None:
     driver.launches.clear()
     driver.asked.clear()
+    driver.device = driver.stream = 0
 
 
 @pytest.fixture
@@ -44,111 +54,143 @@ def addresses(t: Tensor) -> Tensor:
     return (t.data_ptr() + offsets * t.itemsize).reshape(t.shape)
 
 
-def reached(call: Launch, name: str, itemsize: int) -> Tensor:
-    """The addresses of an operand, by rows and columns."""
-    v = call.values
+def reached(launch: Launch, name: str, itemsize: int) -> Tensor:
+    """The addresses of a matrix or, without a row's stride, of a row for all rows."""
+    v = launch.values
     row, column = v.get(f"{name}_row", 0), v.get(f"{name}_column", 1)
     rows, columns = torch.arange(v["rows"])[:, None], torch.arange(v["columns"])
-    return v[name] + (rows * row + columns * column) * itemsize
+    return (v[name] + (rows * row + columns * column) * itemsize).flatten()
 
 
-def check_launch(call: Launch) -> None:
+def check_launch(launch: Launch) -> None:
     """What holds for all kernels."""
-    assert call.block == (256, 1, 1)
-    for name, divisor in call.divisors.items():
-        assert call.values[name] % divisor == 0, name
+    assert launch.block == (256, 1, 1)
+    for name, divisor in launch.divisors.items():
+        assert launch.values[name] % divisor == 0, name
 
 
-def check_elements(call: Launch, **operands: Tensor | None) -> None:
-    """The kernel gets every operand of each element, and a tile of a program reaches the element.
+def check_operands(launch: Launch, results: Tensors, inputs: Tensors, *others: str) -> None:
+    """The kernel has these tensors in place, the results first, beside the parameters ``others``.
 
-    The operands are named as the kernel's parameters, the result first.
+    A parameter with the name of a tensor has this tensor. Parameters of a kernel that several
+    operators share have names of their own.
     """
-    check_launch(call)
-    given = {name: t for name, t in operands.items() if t is not None}
-    assert all(call.values[name] is None for name in operands if name not in given)
-    shape = next(iter(given.values())).shape
-    expected = [addresses(t).expand(shape).flatten() for t in given.values()]
-    have = [reached(call, name, t.itemsize) for name, t in given.items()]
-    have = [t.expand(call.values["rows"], call.values["columns"]).flatten() for t in have]
+    check_launch(launch)
+    have = {name: a for name, a in launch.addresses.items() if name not in others}
+    expected = {name: t.data_ptr() for name, t in (results | inputs).items()}
+    assert sorted(have.values()) == sorted(expected.values())
+    assert [*have.values()][: len(results)] == [*expected.values()][: len(results)]
+    for name in have.keys() & expected.keys():
+        assert have[name] == expected[name], name
+    by_address = {t.data_ptr(): t for t in (results | inputs).values()}
+    tensors = {name: by_address[a] for name, a in have.items()}
+    check_elements(launch, tensors)
+    check_alignment(launch, tensors)
+    check_tiles(launch)
+
+
+def check_elements(launch: Launch, tensors: Tensors) -> None:
+    """The strides lead to the same element of all tensors; the elements are in any order."""
+    shape = next(iter(tensors.values())).shape
+    have = [reached(launch, name, t.itemsize) for name, t in tensors.items()]
+    expected = [addresses(t).expand(shape).flatten() for t in tensors.values()]
     order, expected_order = have[0].argsort(), expected[0].argsort()
-    for a, b in zip(have, expected, strict=True):
-        assert torch.equal(a[order], b[expected_order])
+    for name, a, b in zip(tensors, have, expected, strict=True):
+        assert torch.equal(a[order], b[expected_order]), name
 
-    tile_rows = call.values["ROWS" if "ROWS" in call.values else "block_rows"]
-    tiles = [-(-call.values["rows"] // tile_rows)]
-    tiles.append(-(-call.values["columns"] // call.values["COLUMNS"]))
-    if call.values.get("COLUMNS_FIRST"):
+
+def check_alignment(launch: Launch, tensors: Tensors) -> None:
+    """All tensors are promised to be aligned where all of their rows are."""
+    sizes = [launch.values.get(f"{name}_row", 0) * t.itemsize for name, t in tensors.items()]
+    aligned = all(n % VECTOR_BYTES == 0 for n in (*sizes, *launch.addresses.values()))
+    promised = {launch.divisors.get(name) for name in tensors}
+    assert promised == {VECTOR_BYTES if aligned else None}
+
+
+def check_tiles(launch: Launch) -> None:
+    """A tile of a program reaches every element."""
+    v = launch.values
+    tile = v["ROWS"] if "ROWS" in v else v["block_rows"], v["COLUMNS"]
+    tiles = [-(-v[n] // size) for n, size in zip(("rows", "columns"), tile, strict=True)]
+    if v.get("COLUMNS_FIRST"):
         tiles.reverse()
-    assert call.grid == (*tiles, 1)
+    assert launch.grid == (*tiles, 1)
 
 
-def check_sums(call: Launch, add: Launch, dbias: Tensor) -> None:
+def check_sums(launch: Launch, add: Launch, dbias: Tensor) -> None:
     check_launch(add)
-    blocks = -(-call.values["rows"] // call.values["block_rows"])
+    blocks = -(-launch.values["rows"] // launch.values["block_rows"])
     columns = dbias.numel()
     names = ("partial", "dbias", "blocks", "columns")
-    expected = (call.values["partial"], dbias.data_ptr(), blocks, columns)
+    expected = (launch.values["partial"], dbias.data_ptr(), blocks, columns)
     assert tuple(add.values[name] for name in names) == expected
     assert add.grid == (-(-columns // 32), 1, 1)
 
 
-def check(
-    driver: State, x: Tensor, bias: Tensor, dy: Tensor, ddx: Tensor, gate: str = "normal"
-) -> None:
-    """All operators, with and without a bias."""
-    for b in (None, bias):
-        y = ops.gate_forward(x, b, gate)
-        check_elements(driver.launches.pop(), out=y, x=x, bias=b, factor=None, other=None)
-        dx = ops.gate_backward(dy, x, b, gate)
-        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, factor=dy, other=None)
-        dx = ops.gate_double_backward(ddx, dy, x, b, gate)
-        check_elements(driver.launches.pop(), out=dx, x=x, bias=b, factor=dy, other=ddx)
-    dx, dbias = ops.gate_backward_bias(dy, x, bias, gate)
-    call, add = driver.launches
-    check_elements(call, dx=dx, x=x, bias=bias, dy=dy)
-    check_sums(call, add, dbias)
+def split(op: CoreOperator, tensors: Tensors) -> Tensors:
+    """With the halves of tensors that hold x and up side by side."""
+    found = {}
+    for name, t in tensors.items():
+        if name in op.halves:
+            found[name], found[name.replace("x", "up")] = t.chunk(2, -1)
+        else:
+            found[name] = t
+    return found
+
+
+def check(driver: State, call: Call, tensors: list[Tensor], gate: str = GATES[0]) -> None:
+    """The kernels have the operator's tensors."""
+    results = dict(zip(call.op.outputs, call(*tensors, gate=gate), strict=True))
+    inputs = dict(zip(call.tensors, tensors, strict=True))
+    first, *others = driver.launches
     driver.launches.clear()
+    scratch = []
+    if "dbias" in results:
+        check_sums(first, *others, results.pop("dbias"))
+        scratch, others = ["partial"], []
+    assert not others
+    check_operands(first, split(call.op, results), split(call.op, inputs), *scratch)
 
 
-def operands(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """With a bias, dy and ddx that lie like x."""
-    return x, torch.empty(x.size(-1), dtype=x.dtype), *(torch.empty_like(x) for _ in range(2))
-
-
+@each_call
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_dtypes(dtype, driver):
-    check(driver, *operands(torch.empty(24, 40, dtype=dtype)))
+def test_dtypes(call, dtype, driver):
+    check(driver, call, call.inputs((24, 40), partial(torch.empty, dtype=dtype)))
 
 
-def test_another_gate(driver):
-    check(driver, *operands(torch.empty(24, 40)), "logistic_1702")
+@each_call
+def test_gates(call, driver):
+    for gate in call.gates:
+        check(driver, call, call.inputs((24, 40), torch.empty), gate)
 
 
-LAYOUTS: dict[str, Callable[[], Tensor]] = {
-    "one element": lambda: torch.empty(1, 1),
-    "ragged": lambda: torch.empty(300, 33),
-    "many columns": lambda: torch.empty(3, 5000),
-    "large": lambda: torch.empty(512, 600, dtype=torch.float64),
-    "misaligned": lambda: torch.empty(641)[1:].view(16, 40),
-    "half of the rows": lambda: torch.empty(24, 80).chunk(2, -1)[1],
-    "every other column": lambda: torch.empty(24, 80)[:, ::2],
-    "transposed": lambda: torch.empty(40, 24).t(),
-    "three dimensions": lambda: torch.empty(4, 6, 80)[..., :40],
-}
+@each_call
+@pytest.mark.parametrize("shape", [(1, 1), (300, 33), (3, 5000), (512, 600)], ids=str)
+def test_shapes(call, shape, driver):
+    check(driver, call, call.inputs(shape, partial(torch.empty, dtype=torch.float64)))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(layout, driver):
-    check(driver, *operands(LAYOUTS[layout]()))
+def arrangements(call: Call, layout: Layout, shape: Shape) -> Iterator[list[Tensor]]:
+    """All tensors in the layout, but for a bias, and each alone."""
+
+    def make(*s: int) -> Tensor:
+        return layout(torch.empty, s) if len(s) > 1 else torch.empty(s)
+
+    arranged, plain = (call.inputs(shape, m) for m in (make, torch.empty))
+    yield arranged
+    for i in range(len(plain)):
+        yield [*plain[:i], arranged[i], *plain[i + 1 :]]
 
 
-def test_operands_of_different_layouts(driver):
-    x = torch.empty(24, 40)
-    bias = torch.empty(40)
-    check(driver, x, bias, torch.empty(()).expand(24, 40), torch.empty(40).expand(24, 40))
-    check(driver, x, bias, torch.empty(24, 1).expand(24, 40), torch.empty(40, 24).t())
-    check(driver, x.t().contiguous().t(), bias, x, torch.empty(24, 80)[:, ::2])
+# A negative view is copied before it comes to a kernel.
+MATRICES = [(name, (24, 40)) for name in LAYOUTS if name != "negative"]
+
+
+@each_call
+@pytest.mark.parametrize("layout, shape", [*MATRICES, ("first half", (4, 6, 40))], ids=str)
+def test_layouts(call, layout, shape, driver):
+    for tensors in arrangements(call, LAYOUTS[layout], shape):
+        check(driver, call, tensors)
 
 
 def test_copies_are_made_where_operands_are_no_matrices(driver):
@@ -177,16 +219,19 @@ def test_grids(driver):
     assert grid(3, 10_240, bias=True) == (10, 3, 1)  # of 1 x 1024
 
 
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
 @pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)], ids=str)
-def test_empty(shape, driver):
-    x = torch.empty(shape)
-    bias = torch.empty(shape[-1])
-    for b in (None, bias):
-        ops.gate_forward(x, b, "normal")
-        ops.gate_backward(x, x, b, "normal")
-        ops.gate_double_backward(x, x, x, b, "normal")
-    ops.gate_backward_bias(x, x, bias, "normal")
+def test_empty(call, shape, driver):
+    call(*call.inputs(shape, torch.empty))
     assert driver.launches == []
+
+
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+def test_the_current_stream(call, driver):
+    for driver.stream in (0, 7, 2**40 + 8):
+        call(*call.inputs((24, 40), torch.empty))
+        assert {launch.stream for launch in driver.launches} == {driver.stream}
+        driver.launches.clear()
 
 
 # The SOI map
@@ -207,11 +252,10 @@ def check_soi(driver: State, x: Tensor, bias: Tensor | None, *index: int) -> Non
     assert v["elements"] == x.numel()
     assert backward.grid == (-(-x.numel() // (8 * v["OCTETS"])), 1, 1)
 
-    check_elements(sums, dx=dx_and_sums, dy=y)
+    check_operands(sums, {"dx": dx_and_sums}, {"dy": y}, "mask", "partial")
     check_sums(sums, add, dbias)
     assert sums.values["mask"] == mask.data_ptr()
     assert sums.values["OCTETS"] == (x.size(-1) % 8 == 0)
-    assert {call.stream for call in driver.launches} == {driver.stream}
     driver.launches.clear()
 
 
@@ -266,83 +310,6 @@ def test_soi_alignment(driver):
     for x, expected in ((memory[:-1].view(24, 40), 16), (memory[1:].view(24, 40), None)):
         ops.soi_forward(x, None, torch.tensor(1), "normal")
         assert driver.launches.pop().divisors.get("x") == expected
-
-
-def test_soi_streams(driver):
-    for driver.stream in (7, 2**40 + 8, 0):
-        check_soi(driver, torch.empty(24, 40), None)
-
-
-@pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0)], ids=str)
-def test_soi_of_nothing(shape, driver):
-    x = torch.empty(shape)
-    y, mask = ops.soi_forward(x, torch.empty(shape[-1]), torch.tensor(1), "normal")
-    ops.soi_backward(y, mask)
-    ops.soi_backward_bias(y, mask)
-    assert driver.launches == []
-
-
-# The GLU
-
-
-def check_glu(driver: State, dy: Tensor, x: Tensor, up: Tensor) -> None:
-    """The kernels have the operands themselves."""
-    y = ops.glu_forward(x, up, "normal")
-    dx, dup = ops.glu_backward(dy, x, up, "normal")
-    forward, backward = driver.launches
-    check_elements(forward, out=y, other=None, factor=up, x=x, bias=None)
-    check_elements(backward, dx=dx, dup=dup, dy=dy, x=x, up=up)
-    driver.launches.clear()
-
-
-def check_packed_glu(driver: State, dy: Tensor, x: Tensor) -> None:
-    """The kernels have the halves, in place."""
-    y = ops.glu_halves_forward(x, "normal")
-    dx = ops.glu_halves_backward(dy, x, "normal")
-    forward, backward = driver.launches
-    gated, up = x.chunk(2, -1)
-    d_gated, dup = dx.chunk(2, -1)
-    check_elements(forward, out=y, other=None, factor=up, x=gated, bias=None)
-    check_elements(backward, dx=d_gated, dup=dup, dy=dy, x=gated, up=up)
-    driver.launches.clear()
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_glu_dtypes(dtype, driver):
-    dy, x = torch.empty(24, 40, dtype=dtype), torch.empty(24, 80, dtype=dtype)
-    check_glu(driver, dy, dy, dy)
-    check_glu(driver, dy, *x.chunk(2, -1))
-    check_packed_glu(driver, dy, x)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_glu_layouts(layout, driver):
-    x = LAYOUTS[layout]()
-    like_x = torch.empty(x.shape, dtype=x.dtype)
-    check_glu(driver, torch.empty((), dtype=x.dtype).expand(x.shape), x, like_x)
-    if x.size(-1) % 2 == 0:  # dy has the gaps that the halves have
-        check_packed_glu(driver, like_x.chunk(2, -1)[1], x)
-
-
-def test_glu_vectors(driver):
-    """Halves are promised to be aligned where they are: rows of whole vectors."""
-    for columns, expected in ((40, 16), (36, None)):
-        x = torch.empty(24, 2 * columns, dtype=torch.bfloat16)
-        y = ops.glu_halves_forward(x, "normal")
-        ops.glu_halves_backward(y, x, "normal")
-        forward, backward = driver.launches
-        assert [forward.divisors.get(name) for name in ("out", "factor", "x")] == [expected] * 3
-        names = ("dx", "dup", "dy", "x", "up")
-        assert [backward.divisors.get(name) for name in names] == [expected] * 5
-        driver.launches.clear()
-
-
-@pytest.mark.parametrize("shape", [(0,), (0, 8), (8, 0)], ids=str)
-def test_glu_of_nothing(shape, driver):
-    x = torch.empty(shape)
-    ops.glu_backward(ops.glu_forward(x, x, "normal"), x, x, "normal")
-    ops.glu_halves_backward(ops.glu_halves_forward(x, "normal"), x, "normal")
-    assert driver.launches == []
 
 
 # Their memory is never touched.
@@ -412,14 +379,6 @@ def test_a_kernel_is_compiled_once(driver, compiled):
     assert [bool(call.divisors) for call in driver.launches] == [True] * 4 + [False] * 2
 
 
-def test_the_current_stream(driver):
-    x = torch.empty(16)
-    for driver.stream in (0, 7, 2**40 + 8, 0):
-        forward(x)
-        assert driver.launches.pop().stream == driver.stream
-    driver.stream = 0
-
-
 def test_the_current_device(driver):
     """Tensors of the CPU stand for tensors of device 0."""
     x = torch.empty(16)
@@ -430,7 +389,6 @@ def test_the_current_device(driver):
         assert driver.launches.pop().device == 0
         assert driver.device == before
         assert "device" in driver.asked and "stream of 0" in driver.asked
-    driver.device = 0
 
 
 def test_a_kernel_is_compiled_on_the_device_of_its_tensors(driver):
@@ -439,7 +397,6 @@ def test_a_kernel_is_compiled_on_the_device_of_its_tensors(driver):
     forward(torch.empty(16))
     assert driver.device == 1
     assert driver.launches.pop().device == 0
-    driver.device = 0
 
 
 def test_a_failed_launch_is_an_exception(driver):
