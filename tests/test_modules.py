@@ -3,39 +3,38 @@
 import copy
 import inspect
 import pickle
-from collections.abc import Callable
 
 import pytest
 import torch
-from calls import APPROXIMATE, GATES, SEED
+from calls import APPROXIMATE, GATES, SEED, Sample, call_of
 from torch import Tensor
 
-from gelu_kernels import functional, nn, reference
+from gelu_kernels import nn, reference
 from gelu_kernels.operators import PUBLIC
 
-# From a gate to a module, for inputs of six features.
-Build = Callable[[str], torch.nn.Module]
-MODULES: dict[str, Build] = {
-    "GELU": lambda gate: nn.GELU(APPROXIMATE[gate]),
-    "BiasGELU": lambda gate: nn.BiasGELU(
-        6, approximate=APPROXIMATE[gate], dtype=torch.float64
-    ),
-    "LinearGELU": lambda gate: nn.LinearGELU(
-        6, 5, approximate=APPROXIMATE[gate], dtype=torch.float64
-    ),
-    "GEGLU": lambda gate: nn.GEGLU(APPROXIMATE[gate]),
-    "SOIMap": lambda gate: nn.SOIMap(gate),
-}  # fmt: skip
+ROWS = {name: row for row in PUBLIC for name in row.modules}
+
+
+def parameters(name: str) -> set[str]:
+    """Of the constructor."""
+    return set(inspect.signature(getattr(nn, name)).parameters)
+
+
+def selector(name: str) -> str:
+    return "gate" if "gate" in parameters(name) else "approximate"
+
+
 CASES = [
-    (name, gate)
-    for name in MODULES
-    for gate in GATES
-    if APPROXIMATE[gate] or name == "SOIMap"
-]  # fmt: skip
+    (name, gate) for name in ROWS for gate in GATES if APPROXIMATE[gate] or selector(name) == "gate"
+]
 
 
 def build(name: str, gate: str) -> torch.nn.Module:
-    module = MODULES[name](gate)
+    """For inputs of six features."""
+    sizes = {"features": 6, "in_features": 6, "out_features": 5}
+    arguments = sizes | {"dtype": torch.float64, "gate": gate, "approximate": APPROXIMATE[gate]}
+    taken = arguments.keys() & parameters(name)
+    module = getattr(nn, name)(**{argument: arguments[argument] for argument in taken})
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     return module
@@ -43,26 +42,25 @@ def build(name: str, gate: str) -> torch.nn.Module:
 
 def expected(name: str, gate: str, module: torch.nn.Module, x: Tensor) -> Tensor:
     """The formula, of the module's own parameters."""
-    parameters = dict(module.named_parameters())
-    if name == "LinearGELU":
-        x = torch.nn.functional.linear(x, parameters.pop("weight"))
-    row = next(row for row in PUBLIC if name in row.modules and len(row.operands) <= 2)
-    operands = [x, *parameters.values()]
-    return row.reference(getattr(reference, gate), *operands)
+    own = dict(module.named_parameters())
+    if "weight" in own:
+        x = torch.nn.functional.linear(x, own.pop("weight"))
+    (y,) = Sample(call_of(ROWS[name]), gate, [x, *own.values()]).expected()
+    return y
 
 
 def test_every_module_is_here() -> None:
-    classes = {name for name, found in inspect.getmembers(nn, inspect.isclass)
-               if found.__module__ == nn.__name__}  # fmt: skip
-    assert set(MODULES) == classes == {name for row in PUBLIC for name in row.modules}
+    classes = [c for _, c in inspect.getmembers(nn, inspect.isclass) if c.__module__ == nn.__name__]
+    assert {c.__name__ for c in classes} == set(ROWS)
 
 
-@pytest.mark.parametrize("name, gate", [c for c in CASES if c[0] != "SOIMap"])
+@pytest.mark.parametrize("name, gate", CASES)
 def test_values_and_gradients(name: str, gate: str, device: str) -> None:
     module = build(name, gate).to(device)
-    for shape in ((6,), (3, 6), (2, 3, 6)):
+    for shape in ((6,), (3, 6), (100, 80, 6)):  # so many that similar gates draw different masks
         x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
         leaves = [x, *module.parameters()]
+        torch.manual_seed(SEED)
         y, e = module(x), expected(name, gate, module, x)
         torch.testing.assert_close(y, e)
         ours, theirs = (torch.autograd.grad(t.square().sum(), leaves) for t in (y, e))
@@ -73,7 +71,7 @@ def test_values_and_gradients(name: str, gate: str, device: str) -> None:
 def test_copies_and_representation(name: str, gate: str) -> None:
     module = build(name, gate)
     x = torch.randn(3, 6, dtype=torch.float64)
-    keyword = "gate" if name == "SOIMap" else "approximate"
+    keyword = selector(name)
     assert f"{keyword}={gate if keyword == 'gate' else APPROXIMATE[gate]!r}" in repr(module)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert type(other) is type(module) and repr(other) == repr(module)
@@ -123,13 +121,9 @@ def test_bias_gelu_starts_at_zero(device: str) -> None:
     assert not module.bias.any()
 
 
-@pytest.mark.parametrize("gate", GATES)
-def test_soi_map_is_a_gate_in_evaluation(gate: str, device: str) -> None:
-    layer = nn.SOIMap(gate)
-    x = torch.randn(50, 60, device=device)
-    torch.manual_seed(SEED)
-    y = layer(x)
-    torch.manual_seed(SEED)
-    assert torch.equal(y, functional.soi_map(x, gate=gate))
-    expected = getattr(reference, gate)(x.double()).float()
-    torch.testing.assert_close(layer.eval()(x), expected)
+@pytest.mark.parametrize("name, gate", [c for c in CASES if ROWS[c[0]].is_random])
+def test_in_evaluation_nothing_is_drawn(name: str, gate: str, device: str) -> None:
+    module = build(name, gate).to(device).eval()
+    x = torch.randn(50, 6, dtype=torch.float64, device=device)
+    y = ROWS[name].reference(getattr(reference, gate), x, *module.parameters())
+    torch.testing.assert_close(module(x), y)
