@@ -9,19 +9,17 @@ else those in Triton. Triton itself is imported by the first call on a GPU.
 import os
 import re
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.operators import CORE
+from gelu_kernels.operators import CORE, CoreOperator
 
 VARIABLE = "GELU_KERNELS_BACKEND"
-TRITON = {
-    op.name: getattr(import_module(f"gelu_kernels.triton_kernels.{op.family}.operators"), op.name)
-    for op in CORE
-}
+META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
 
 Capability = tuple[int, int]
 
@@ -33,6 +31,24 @@ TEGRA: set[Capability] = {(7, 2), (8, 7), (10, 1), (11, 0)}
 OLDEST_FOR_TRITON: Capability = (7, 0)
 
 _library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
+
+
+def _operator_of(op: CoreOperator) -> Callable[..., object]:
+    """An operator in Triton. The kernel in C++ for meta tensors checks the arguments, and makes the
+    results on their device; the function of ``triton_kernels`` writes them."""
+    family = import_module(f"gelu_kernels.triton_kernels.{op.family}.operators")
+    write = getattr(family, op.name)
+    allocate = op.overload._handle.redispatch_boxed  # by OpOverload.redispatch it takes 0.5 us more
+
+    def operator(*arguments: object) -> object:
+        results = allocate(META, *arguments)
+        write(*(results if isinstance(results, tuple) else (results,)), *arguments)
+        return results
+
+    return operator
+
+
+TRITON = {op.name: _operator_of(op) for op in CORE}
 
 
 def runs_on(architecture: str, capability: Capability) -> bool:

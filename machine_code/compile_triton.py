@@ -25,7 +25,7 @@ from machine_code import elf, sass
 from machine_code.cases import CASES, Case
 
 
-def arguments(case: Case, first: int = 0) -> dict[str, object]:
+def arguments(case: Case, first: int = 0) -> list[object]:
     """For a large tensor that begins at an element of its memory; with a bias and for a GLU, whose
     operands may be halves, for a large matrix with gaps between the rows."""
     has_gaps = case.biased or "up" in case.operator.inputs
@@ -43,7 +43,7 @@ def arguments(case: Case, first: int = 0) -> dict[str, object]:
     tensors = {name: tensor(extent) for name, extent in case.operator.inputs.items()}
     if not case.biased and "bias" in tensors:
         tensors["bias"] = None
-    return {**tensors, "gate": case.gate} if case.gate else tensors
+    return [*tensors.values(), *filter(None, [case.gate])]
 
 
 def started(case: Case, first: int = 0) -> list[launch.Specialization]:
@@ -55,7 +55,7 @@ def started(case: Case, first: int = 0) -> list[launch.Specialization]:
         return lambda grid, tensors, integers: None
 
     with mock.patch.multiple(launch, _compiled=record, _starts={}):
-        backend.TRITON[case.op](**arguments(case, first))
+        backend.TRITON[case.op](*arguments(case, first))
     return kernels
 
 

@@ -35,25 +35,28 @@ def sum_columns(
     op: str,
     specialize: Callable[[Key], Specialization],
     gate: str | None,
+    results: tuple[Tensor, Tensor],
     inputs: Sequence[Tensor],
     other: Tensor,
     unit: int,
-) -> tuple[Tensor, Tensor]:
-    """dx, which is like the last input, and dbias. ``other`` is an operand without gaps, and
-    ``unit`` how many columns are read at once."""
-    dx = torch.empty_like(inputs[-1])
-    columns = dx.size(-1)
-    dbias = torch.empty(columns, dtype=dx.dtype, device=dx.device)
+) -> None:
+    """Writes dx and dbias, the results. ``other`` is an operand without gaps, and ``unit`` how many
+    columns are read at once."""
+    dx, dbias = results
     if dx.numel() == 0:
-        return dx, dbias.zero_()
+        dbias.zero_()
+        return
+    columns = dbias.numel()
     rows = dx.numel() // columns
     matrices = (dx, *inputs)
     try:
         row_strides, column_strides = strides(matrices, columns)
     except RuntimeError:
         copies = [t.contiguous() for t in inputs]
-        result, dbias = sum_columns(op, specialize, gate, copies, other, unit)
-        return dx.copy_(result), dbias
+        dense_dx = torch.empty_like(dx, memory_format=torch.contiguous_format)
+        sum_columns(op, specialize, gate, (dense_dx, dbias), copies, other, unit)
+        dx.copy_(dense_dx)
+        return
     tiles = column_sum_tiles(rows, columns, dx.itemsize)
     partial = torch.empty((tiles.blocks, columns), dtype=sum_type(dx.dtype), device=dx.device)
     key = Key(
@@ -69,4 +72,3 @@ def sum_columns(
     launch(op, key, specialize, tiles.grid, (*matrices, other, partial), integers)
     add_grid = (-(-columns // PARTIAL_COLUMNS), 1, 1)
     launch(op, dx.dtype, specialize_add, add_grid, (partial, dbias), tuple(partial.shape))
-    return dx, dbias

@@ -1,9 +1,7 @@
-"""The core operators of a gate alone."""
+"""The core operators of a gate alone, which write their first arguments, the results."""
 
-import torch
 from torch import Tensor
 
-from gelu_kernels import _C
 from gelu_kernels.triton_kernels import bias_gradient
 from gelu_kernels.triton_kernels.elementwise import over_tiles
 from gelu_kernels.triton_kernels.launch import Specialization, Type
@@ -22,33 +20,26 @@ def map_rows(
     bias: Tensor | None = None,
     factor: Tensor | None = None,
     other: Tensor | None = None,
-) -> Tensor:
+) -> None:
     """A function of the gate of x + bias, times the factors."""
     is_biased = bias is not None
     bias = bias.contiguous() if is_biased else None
     inputs = (other, factor, x)
     over_tiles(op, KERNEL, gate, (order,), (out,), inputs, x, bias, keep_columns=is_biased)
-    return out
 
 
-def gate_forward(x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
-    op = "gate_forward"
-    _C.check_gate(op, x, bias, gate)
-    return map_rows(op, "value", gate, torch.empty_like(x), x, bias)
+def gate_forward(y: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> None:
+    map_rows("gate_forward", "value", gate, y, x, bias)
 
 
-def gate_backward(dy: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> Tensor:
-    op = "gate_backward"
-    _C.check_gate(op, x, bias, gate, dy=dy)
-    return map_rows(op, "derivative", gate, torch.empty_like(x), x, bias, dy)
+def gate_backward(dx: Tensor, dy: Tensor, x: Tensor, bias: Tensor | None, gate: str) -> None:
+    map_rows("gate_backward", "derivative", gate, dx, x, bias, dy)
 
 
 def gate_double_backward(
-    ddx: Tensor, dy: Tensor, x: Tensor, bias: Tensor | None, gate: str
-) -> Tensor:
-    op = "gate_double_backward"
-    _C.check_gate(op, x, bias, gate, dy=dy, ddx=ddx)
-    return map_rows(op, "second_derivative", gate, torch.empty_like(x), x, bias, dy, ddx)
+    dx: Tensor, ddx: Tensor, dy: Tensor, x: Tensor, bias: Tensor | None, gate: str
+) -> None:
+    map_rows("gate_double_backward", "second_derivative", gate, dx, x, bias, dy, ddx)
 
 
 def specialize_sums(key: bias_gradient.Key) -> Specialization:
@@ -68,8 +59,15 @@ def specialize_sums(key: bias_gradient.Key) -> Specialization:
     )
 
 
-def gate_backward_bias(dy: Tensor, x: Tensor, bias: Tensor, gate: str) -> tuple[Tensor, Tensor]:
-    op = "gate_backward_bias"
-    _C.check_gate(op, x, bias, gate, dy=dy)
-    unit = VECTOR_BYTES // x.itemsize
-    return bias_gradient.sum_columns(op, specialize_sums, gate, (dy, x), bias.contiguous(), unit)
+def gate_backward_bias(
+    dx: Tensor, dbias: Tensor, dy: Tensor, x: Tensor, bias: Tensor, gate: str
+) -> None:
+    bias_gradient.sum_columns(
+        "gate_backward_bias",
+        specialize_sums,
+        gate,
+        (dx, dbias),
+        (dy, x),
+        bias.contiguous(),
+        unit=VECTOR_BYTES // x.itemsize,
+    )

@@ -1,11 +1,10 @@
-"""The core operators of the SOI map."""
+"""The core operators of the SOI map, which write their first arguments, the results."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from gelu_kernels import _C
 from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import are_aligned, integer, pointer
@@ -52,6 +51,8 @@ def specialize_backward(key: tuple[torch.dtype, bool, int]) -> Specialization:
 
 
 def soi_forward(
+    y: Tensor,
+    mask: Tensor,
     x: Tensor,
     bias: Tensor | None,
     seed: Tensor,
@@ -59,13 +60,10 @@ def soi_forward(
     offset: int = 0,
     row_length: int = 0,
     row_stride: int = 0,
-) -> tuple[Tensor, Tensor]:
-    _C.check_soi_forward(x, bias, seed, gate, offset, row_length, row_stride)
+) -> None:
     elements = x.numel()
-    mask = torch.empty(-(-elements // 8), dtype=torch.uint8, device=x.device)
-    y = torch.empty_like(x)
     if elements == 0:
-        return y, mask
+        return
     dense_x = x.contiguous()
     dense_y = y if y.is_contiguous() else torch.empty_like(x, memory_format=contiguous)
     bias = bias if bias is None else bias.contiguous()
@@ -89,22 +87,22 @@ def soi_forward(
     row_step = row_columns if rows > 1 else 0
     integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
     launch("soi_forward", key, specialize_forward, tiles.grid, tensors, integers)
-    return (y if dense_y is y else y.copy_(dense_y)), mask
+    if dense_y is not y:
+        y.copy_(dense_y)
 
 
-def soi_backward(dy: Tensor, mask: Tensor) -> Tensor:
-    _C.check_soi_backward("soi_backward", dy, mask, False)
-    dx = torch.empty_like(dy)
+def soi_backward(dx: Tensor, dy: Tensor, mask: Tensor) -> None:
     elements = dy.numel()
     if elements == 0:
-        return dx
+        return
     dense_dy, mask = dy.contiguous(), mask.contiguous()
     dense_dx = dx if dx.is_contiguous() else torch.empty_like(dy, memory_format=contiguous)
     tiles = soi_tiles(1, elements, dy.itemsize)
     key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns // 8
     tensors = (dense_dx, dense_dy, mask)
     launch("soi_backward", key, specialize_backward, tiles.grid, tensors, (elements,))
-    return dx if dense_dx is dx else dx.copy_(dense_dx)
+    if dense_dx is not dx:
+        dx.copy_(dense_dx)
 
 
 def specialize_sums(key: bias_gradient.Key) -> Specialization:
@@ -124,7 +122,8 @@ def specialize_sums(key: bias_gradient.Key) -> Specialization:
     return Specialization("soi.column_sums.sum_masked_columns", arguments, compiled_in)
 
 
-def soi_backward_bias(dy: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def soi_backward_bias(dx: Tensor, dbias: Tensor, dy: Tensor, mask: Tensor) -> None:
     op = "soi_backward_bias"
-    _C.check_soi_backward(op, dy, mask, True)
-    return bias_gradient.sum_columns(op, specialize_sums, None, (dy,), mask.contiguous(), unit=8)
+    bias_gradient.sum_columns(
+        op, specialize_sums, None, (dx, dbias), (dy,), mask.contiguous(), unit=8
+    )
