@@ -16,12 +16,13 @@ _GATES = {approximate: name for name, approximate in _C.gates() if approximate}
 
 def _gate_for(op: str, approximate: str) -> str:
     """The name of the gate that ``approximate`` selects."""
-    if approximate not in _GATES:
+    try:
+        return _GATES[approximate]
+    except (KeyError, TypeError):  # an unhashable one is no key
         names = " ".join(map(repr, _GATES))
         raise ValueError(
             f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
-        )
-    return _GATES[approximate]
+        ) from None
 
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
@@ -50,7 +51,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gelu(input, approximate=approximate)
-    return _C.gelu(input, approximate)
+    return _C.fused_gelu(input, approximate)
 
 
 def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tensor:
@@ -81,7 +82,7 @@ def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tens
     """
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_gelu(input, bias, approximate=approximate)
-    return _C.bias_gelu(input, bias, approximate)
+    return _C.fused_bias_gelu(input, bias, approximate)
 
 
 def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none") -> Tensor:
@@ -124,9 +125,10 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
     >>> geglu(torch.cat([x, up]))
     tensor([-0.3173,  0.0000,  1.6827])
     """
+    gate = _gate_for("geglu", approximate)
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
-        return torch.ops.gelu_kernels.fused_glu(input, up, gate=_gate_for("geglu", approximate))
-    return _C.geglu(input, up, approximate)
+        return torch.ops.gelu_kernels.fused_glu(input, up, gate=gate)
+    return _C.fused_glu(input, up, gate)
 
 
 def soi_map(
@@ -213,4 +215,4 @@ def bias_soi_map(
         return torch.ops.gelu_kernels.fused_bias_soi_map(
             input, bias, gate=gate, generator=generator
         )
-    return _C.bias_soi_map(input, bias, gate, generator)
+    return _C.fused_bias_soi_map(input, bias, gate, generator)

@@ -1,15 +1,18 @@
-// A core operator: a struct with its schema, its kernel over a device, its derivative and its
-// batching rule. An object of it is a C++ function that goes through the dispatcher.
+// Operators as structs. A core operator has its schema, its kernel over a device, its derivative
+// and its batching rule; an object of it is a C++ function that goes through the dispatcher. A
+// public operator has its schema and is composed of core operators.
 #pragma once
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "csrc/ops/vmap.h"
 
@@ -18,12 +21,30 @@ namespace gelu_kernels {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-inline std::string name_in(std::string_view schema) {
-  return std::string(schema.substr(0, schema.find('(')));
-}
-
 // Derived has
 //   static constexpr const char* schema;
+template <class Derived>
+struct Schema {
+  static constexpr bool is_pointwise = false, is_random = false;  // promises to torch, as tags
+
+  static const char* name() {
+    static const std::string name(Derived::schema, std::strcspn(Derived::schema, "("));
+    return name.c_str();
+  }
+  static std::vector<at::Tag> tags() {
+    std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
+    if (Derived::is_pointwise) tags.push_back(at::Tag::pointwise);
+    if (Derived::is_random) tags.push_back(at::Tag::nondeterministic_seeded);
+    return tags;
+  }
+};
+
+// Derived has
+//   static Tensor compose(...);  // of core operators
+template <class Derived>
+struct PublicOperator : Schema<Derived> {};
+
+// Derived has
 //   template <class Device> static Signature compute;
 //   static Signature differentiate;  // the kernel of Autograd
 // and, where it is not the rule of a pointwise operator, a batch of its own.
@@ -31,19 +52,16 @@ template <class Derived, class Signature>
 struct Operator;
 
 template <class Derived, class Result, class... Arguments>
-struct Operator<Derived, Result(Arguments...)> {
+struct Operator<Derived, Result(Arguments...)> : Schema<Derived> {
   using Signature = Result(Arguments...);
 
-  static constexpr bool is_pointwise = false;  // what torch.Tag.pointwise promises
-
   Result operator()(Arguments... arguments) const {
-    static const auto op = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow(("gelu_kernels::" + name()).c_str(), "")
-                               .template typed<Signature>();
+    static const auto op =
+        c10::Dispatcher::singleton()
+            .findSchemaOrThrow(c10::str("gelu_kernels::", Derived::name()).c_str(), "")
+            .template typed<Signature>();
     return op.call(arguments...);
   }
-
-  static std::string name() { return name_in(Derived::schema); }
 
   // Recorded by nobody: for the kernel of Autograd.
   static Result below_autograd(Arguments... arguments) {
@@ -64,23 +82,31 @@ struct Operator<Derived, Result(Arguments...)> {
   }
 };
 
-// Registers operators for a dispatch key.
+// A list of operators, to register for a dispatch key.
 template <class... Operators>
 struct Registry {
+  template <class Visit>
+  static void for_each(const Visit& visit) {
+    (visit(Operators()), ...);
+  }
   static void define(torch::Library& library) {
-    const std::vector<at::Tag> of_any{at::Tag::pt2_compliant_tag};
-    const std::vector<at::Tag> of_pointwise{at::Tag::pt2_compliant_tag, at::Tag::pointwise};
-    (library.def(Operators::schema, Operators::is_pointwise ? of_pointwise : of_any), ...);
+    for_each([&]<class Operator>(Operator) {
+      const std::vector<at::Tag> tags = Operator::tags();
+      library.def(Operator::schema, tags);
+    });
+  }
+  static void compose(torch::Library& library) {
+    (library.impl(Operators::name(), Operators::compose), ...);
   }
   template <class Device>
   static void compute(torch::Library& library) {
-    (library.impl(Operators::name().c_str(), Operators::template compute<Device>), ...);
+    (library.impl(Operators::name(), Operators::template compute<Device>), ...);
   }
   static void differentiate(torch::Library& library) {
-    (library.impl(Operators::name().c_str(), Operators::differentiate), ...);
+    (library.impl(Operators::name(), Operators::differentiate), ...);
   }
   static void batch(torch::Library& library) {
-    (library.impl(Operators::name().c_str(), Operators::batch), ...);
+    (library.impl(Operators::name(), Operators::batch), ...);
   }
 };
 

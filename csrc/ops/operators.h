@@ -1,11 +1,14 @@
-// The list of core operators, with their kernels over a device.
+// The lists of operators.
 #pragma once
 
-#include "csrc/ops/gate/kernels.h"
-#include "csrc/ops/glu/kernels.h"
-#include "csrc/ops/soi/kernels.h"
+#include "csrc/ops/gate/gate.h"
+#include "csrc/ops/glu/glu.h"
+#include "csrc/ops/soi/soi.h"
 
 namespace gelu_kernels {
+
+using PublicOperators =
+    Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap>;
 
 using CoreOperators = Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward,
                                GluForward, GluBackward, GluHalvesForward, GluHalvesBackward,

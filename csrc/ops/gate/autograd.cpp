@@ -83,7 +83,7 @@ std::tuple<Tensor, Tensor> GateBackwardBias::differentiate(const Tensor& dy, con
                                                            const Tensor& bias,
                                                            std::string_view gate) {
   if (!is_differentiated(dy, x, bias)) return below_autograd(dy, x, bias, gate);
-  check_gate("gate_backward_bias", x, bias, gate, {{"dy", dy}});
+  check_gate(name(), x, bias, gate, {{"dy", dy}});
   return batch(dy, x, bias, gate);
 }
 
@@ -97,7 +97,7 @@ std::tuple<Tensor, Tensor> GateBackwardBias::batch(const Tensor& dy, const Tenso
 Tensor GateDoubleBackward::differentiate(const Tensor& ddx, const Tensor& dy, const Tensor& x,
                                          const OptionalTensor& bias, std::string_view gate) {
   if (!is_differentiated(ddx, dy, x, bias)) return below_autograd(ddx, dy, x, bias, gate);
-  const Gate id = check_gate("gate_double_backward", x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
+  const Gate id = check_gate(name(), x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
   const auto dtype = at::toOpMathType(x.scalar_type());
   const Tensor sum = bias ? x.to(dtype) + bias->to(dtype) : x.to(dtype);
   return (ddx.to(dtype) * dy.to(dtype) * second_derivative(sum, id)).to(x.scalar_type());

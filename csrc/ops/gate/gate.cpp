@@ -26,20 +26,17 @@ Tensor apply_gate(const char* op, const Tensor& x, OptionalTensor bias, std::str
 
 }  // namespace
 
-Tensor fused_gelu(const Tensor& x, std::string_view approximate) {
-  const char* op = "fused_gelu";
-  return apply_gate(op, x, std::nullopt, gate_for(op, approximate));
+Tensor FusedGelu::compose(const Tensor& x, std::string_view approximate) {
+  return apply_gate(name(), x, std::nullopt, gate_for(name(), approximate));
 }
 
-Tensor fused_bias_gelu(const Tensor& x, const Tensor& bias, std::string_view approximate) {
-  const char* op = "fused_bias_gelu";
-  return apply_gate(op, x, bias, gate_for(op, approximate));
+Tensor FusedBiasGelu::compose(const Tensor& x, const Tensor& bias, std::string_view approximate) {
+  return apply_gate(name(), x, bias, gate_for(name(), approximate));
 }
 
-Tensor fused_gate(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
-  const char* op = "fused_gate";
-  gate_named(op, gate);
-  return apply_gate(op, x, bias, gate);
+Tensor FusedGate::compose(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
+  gate_named(name(), gate);
+  return apply_gate(name(), x, bias, gate);
 }
 
 }  // namespace gelu_kernels

@@ -1,12 +1,19 @@
-// The operators of a gate g(x) = x·F(x). A bias goes along the last dimension.
+// The operators of a gate g(x) = x·F(x), and their kernels over a device. A bias goes along the
+// last dimension.
 #pragma once
 
 #include <c10/macros/Export.h>
 
 #include "csrc/ops/check.h"
+#include "csrc/ops/device/column_sums.h"
 #include "csrc/ops/operator.h"
 
 namespace gelu_kernels {
+
+// Checks all arguments of a core operator; the tensors of the shape of x have names. Returns the
+// gate.
+Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias, std::string_view gate,
+                at::ArrayRef<Argument> like_x = {});
 
 // y = g(x + bias)
 struct GateForward
@@ -14,9 +21,15 @@ struct GateForward
   static constexpr const char* schema =
       "gate_forward(Tensor x, Tensor? bias, str gate) -> Tensor y";
   static constexpr bool is_pointwise = true;
-  template <class Device>
-  static Signature compute;
   static Signature differentiate;
+
+  template <class Device>
+  static Tensor compute(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
+    const Gate id = check_gate(name(), x, bias, gate);
+    Tensor y = Device::empty_like(x);
+    Device::map(name(), &Device::Passes::forward, id, bias, y, x);
+    return y;
+  }
 };
 
 // dx = dy·g'(x + bias)
@@ -25,9 +38,16 @@ struct GateBackward : Operator<GateBackward, Tensor(const Tensor&, const Tensor&
   static constexpr const char* schema =
       "gate_backward(Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor dx";
   static constexpr bool is_pointwise = true;
-  template <class Device>
-  static Signature compute;
   static Signature differentiate;
+
+  template <class Device>
+  static Tensor compute(const Tensor& dy, const Tensor& x, const OptionalTensor& bias,
+                        std::string_view gate) {
+    const Gate id = check_gate(name(), x, bias, gate, {{"dy", dy}});
+    Tensor dx = Device::empty_like(x);
+    Device::map(name(), &Device::Passes::backward, id, bias, dx, dy, x);
+    return dx;
+  }
 };
 
 // The same, and dbias, its sum over all but the last dimension.
@@ -36,9 +56,21 @@ struct GateBackwardBias
                                                             const Tensor&, std::string_view)> {
   static constexpr const char* schema =
       "gate_backward_bias(Tensor dy, Tensor x, Tensor bias, str gate) -> (Tensor dx, Tensor dbias)";
-  template <class Device>
-  static Signature compute;
   static Signature differentiate, batch;
+
+  template <class Device>
+  static std::tuple<Tensor, Tensor> compute(const Tensor& dy, const Tensor& x, const Tensor& bias,
+                                            std::string_view gate) {
+    const Gate id = check_gate(name(), x, bias, gate, {{"dy", dy}});
+    Tensor dx = Device::empty_like(x);
+    Tensor dbias = Device::empty_contiguous(bias);
+    if constexpr (Device::has_data) {
+      const Tensor contiguous_bias = bias.contiguous();
+      sum_columns<Device>(name(), Device::column_sums(id, x), data_of(contiguous_bias),
+                          /*mask=*/nullptr, dbias, dx, dy, x);
+    }
+    return {std::move(dx), std::move(dbias)};
+  }
 };
 
 // dx = ddx·dy·g''(x + bias)
@@ -48,9 +80,16 @@ struct GateDoubleBackward
   static constexpr const char* schema =
       "gate_double_backward(Tensor ddx, Tensor dy, Tensor x, Tensor? bias, str gate) -> Tensor dx";
   static constexpr bool is_pointwise = true;
-  template <class Device>
-  static Signature compute;
   static Signature differentiate;
+
+  template <class Device>
+  static Tensor compute(const Tensor& ddx, const Tensor& dy, const Tensor& x,
+                        const OptionalTensor& bias, std::string_view gate) {
+    const Gate id = check_gate(name(), x, bias, gate, {{"ddx", ddx}, {"dy", dy}});
+    Tensor dx = Device::empty_like(x);
+    Device::map(name(), &Device::Passes::double_backward, id, bias, dx, ddx, dy, x);
+    return dx;
+  }
 };
 
 inline constexpr GateForward gate_forward;
@@ -58,15 +97,27 @@ inline constexpr GateBackward gate_backward;
 inline constexpr GateBackwardBias gate_backward_bias;
 inline constexpr GateDoubleBackward gate_double_backward;
 
-// The public operators.
-C10_EXPORT Tensor fused_gelu(const Tensor& x, std::string_view approximate);
-C10_EXPORT Tensor fused_bias_gelu(const Tensor& x, const Tensor& bias,
-                                  std::string_view approximate);
-C10_EXPORT Tensor fused_gate(const Tensor& x, const OptionalTensor& bias, std::string_view gate);
+// y = g(x), the gate by the name that PyTorch has for it
+struct FusedGelu : PublicOperator<FusedGelu> {
+  static constexpr const char* schema =
+      "fused_gelu(Tensor x, *, str approximate=\"none\") -> Tensor";
+  C10_EXPORT static Tensor compose(const Tensor& x, std::string_view approximate);
+};
 
-// Checks all arguments of a core operator; the tensors of the shape of x have names. Returns the
-// gate.
-C10_EXPORT Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias,
-                           std::string_view gate, at::ArrayRef<Argument> like_x = {});
+// y = g(x + bias), likewise
+struct FusedBiasGelu : PublicOperator<FusedBiasGelu> {
+  static constexpr const char* schema =
+      "fused_bias_gelu(Tensor x, Tensor bias, *, str approximate=\"none\") -> Tensor";
+  C10_EXPORT static Tensor compose(const Tensor& x, const Tensor& bias,
+                                   std::string_view approximate);
+};
+
+// y = g(x + bias), of any gate
+struct FusedGate : PublicOperator<FusedGate> {
+  static constexpr const char* schema =
+      "fused_gate(Tensor x, Tensor? bias=None, *, str gate) -> Tensor";
+  C10_EXPORT static Tensor compose(const Tensor& x, const OptionalTensor& bias,
+                                   std::string_view gate);
+};
 
 }  // namespace gelu_kernels

@@ -52,7 +52,7 @@ std::tuple<Tensor, Tensor> GluBackward::differentiate(const Tensor& dy, const Te
   if (!is_differentiated(dy, x, up) && x.layout() != at::kJagged) {
     return below_autograd(dy, x, up, gate);
   }
-  check_glu("glu_backward", x, up, gate, dy);
+  check_glu(name(), x, up, gate, dy);
   const auto dtype = at::toOpMathType(x.scalar_type());
   const Tensor dx = gate_backward(dy.to(dtype) * up.to(dtype), x.to(dtype), std::nullopt, gate);
   return {dx.to(x.scalar_type()), glu_forward(x, dy, gate)};
@@ -60,7 +60,7 @@ std::tuple<Tensor, Tensor> GluBackward::differentiate(const Tensor& dy, const Te
 
 Tensor GluHalvesForward::differentiate(const Tensor& x, std::string_view gate) {
   if (isFwGradDefined(x)) {
-    check_glu_halves("glu_halves_forward", x, gate);
+    check_glu_halves(name(), x, gate);
     const Halves in(x);
     return glu_forward(in.x, in.up, gate).contiguous();
   }
@@ -72,7 +72,7 @@ Tensor GluHalvesForward::differentiate(const Tensor& x, std::string_view gate) {
 
 Tensor GluHalvesBackward::differentiate(const Tensor& dy, const Tensor& x, std::string_view gate) {
   if (!is_differentiated(dy, x)) return below_autograd(dy, x, gate);
-  check_glu_halves("glu_halves_backward", x, gate, dy);
+  check_glu_halves(name(), x, gate, dy);
   const Halves in(x);
   const auto [dx, dup] = glu_backward(dy, in.x, in.up, gate);
   return at::cat({dx, dup}, -1);

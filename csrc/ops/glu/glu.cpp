@@ -35,16 +35,15 @@ Gate check_glu_halves(const char* op, const Tensor& x, std::string_view gate,
   return gate_named(op, gate);
 }
 
-Tensor fused_glu(const Tensor& x, const OptionalTensor& up, std::string_view gate) {
-  const char* op = "fused_glu";
-  gate_named(op, gate);
+Tensor FusedGlu::compose(const Tensor& x, const OptionalTensor& up, std::string_view gate) {
+  gate_named(name(), gate);
   if (up) {
-    check_input(op, x);
+    check_input(name(), x);
     const Tensor same_dtype = cast_under_autocast(*up, x);
-    check_like(op, {"up", same_dtype}, {"x", x});
+    check_like(name(), {"up", same_dtype}, {"x", x});
     return glu_forward(x, same_dtype, gate);
   }
-  check_has_halves(op, x);
+  check_has_halves(name(), x);
   if (x.layout() == at::kJagged) {  // it knows no operator that changes the last dimension
     const auto halves = x.chunk(2, -1);
     return glu_forward(halves[0], halves[1], gate);

@@ -59,7 +59,7 @@ Tensor SoiBackward::differentiate(const Tensor& dy, const Tensor& mask) {
 // Differentiated again only by double backward, where the two separate operations will do.
 std::tuple<Tensor, Tensor> SoiBackwardBias::differentiate(const Tensor& dy, const Tensor& mask) {
   if (!is_differentiated(dy)) return below_autograd(dy, mask);
-  check_soi_backward("soi_backward_bias", dy, mask, /*has_bias=*/true);
+  check_soi_backward(name(), dy, mask, /*has_bias=*/true);
   return batch(dy, mask);
 }
 

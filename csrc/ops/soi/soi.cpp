@@ -10,19 +10,18 @@
 
 namespace gelu_kernels {
 
-Gate check_soi_forward(const Tensor& x, const OptionalTensor& bias, const Tensor& seed,
-                       std::string_view gate, const GlobalIndex& index) {
-  const Gate id = check_gate("soi_forward", x, bias, gate);
-  TORCH_CHECK_VALUE(seed.dim() == 0, "gelu_kernels::soi_forward: seed must be 0-d, got ",
-                    seed.dim(), " dimensions");
-  TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong,
-                   "gelu_kernels::soi_forward: seed must be int64, got ", seed.scalar_type());
-  TORCH_CHECK_VALUE(seed.device() == x.device(),
-                    "gelu_kernels::soi_forward: seed must be on the device of x, ", x.device(),
-                    ", got ", seed.device());
-  const auto check_index = [](const char* name, int64_t value) {
-    TORCH_CHECK_VALUE(value >= 0, "gelu_kernels::soi_forward: ", name,
-                      " must not be negative, got ", value);
+Gate check_soi_forward(const char* op, const Tensor& x, const OptionalTensor& bias,
+                       const Tensor& seed, std::string_view gate, const GlobalIndex& index) {
+  const Gate id = check_gate(op, x, bias, gate);
+  TORCH_CHECK_VALUE(seed.dim() == 0, "gelu_kernels::", op, ": seed must be 0-d, got ", seed.dim(),
+                    " dimensions");
+  TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong, "gelu_kernels::", op,
+                   ": seed must be int64, got ", seed.scalar_type());
+  TORCH_CHECK_VALUE(seed.device() == x.device(), "gelu_kernels::", op,
+                    ": seed must be on the device of x, ", x.device(), ", got ", seed.device());
+  const auto check_index = [op](const char* name, int64_t value) {
+    TORCH_CHECK_VALUE(value >= 0, "gelu_kernels::", op, ": ", name, " must not be negative, got ",
+                      value);
   };
   check_index("offset", index.offset);
   check_index("row_length", index.row_length);
@@ -78,14 +77,14 @@ Tensor apply_soi_map(const char* op, const Tensor& x, OptionalTensor bias, std::
 
 }  // namespace
 
-Tensor soi_map(const Tensor& x, std::string_view gate,
-               const std::optional<at::Generator>& generator) {
-  return apply_soi_map("soi_map", x, std::nullopt, gate, generator);
+Tensor SoiMap::compose(const Tensor& x, std::string_view gate,
+                       const std::optional<at::Generator>& generator) {
+  return apply_soi_map(name(), x, std::nullopt, gate, generator);
 }
 
-Tensor fused_bias_soi_map(const Tensor& x, const Tensor& bias, std::string_view gate,
-                          const std::optional<at::Generator>& generator) {
-  return apply_soi_map("fused_bias_soi_map", x, bias, gate, generator);
+Tensor FusedBiasSoiMap::compose(const Tensor& x, const Tensor& bias, std::string_view gate,
+                                const std::optional<at::Generator>& generator) {
+  return apply_soi_map(name(), x, bias, gate, generator);
 }
 
 }  // namespace gelu_kernels

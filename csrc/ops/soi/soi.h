@@ -1,12 +1,21 @@
-// The operators of the SOI map.
+// The operators of the SOI map, and their kernels over a device.
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <ATen/ops/empty.h>
 
 #include "csrc/ops/gate/gate.h"
+#include "csrc/ops/soi/kernels.h"
 #include "csrc/random/philox.h"
 
 namespace gelu_kernels {
+
+// The length of a mask.
+inline c10::SymInt mask_bytes(const Tensor& x) { return (x.sym_numel() + 7) / 8; }
+
+Gate check_soi_forward(const char* op, const Tensor& x, const OptionalTensor& bias,
+                       const Tensor& seed, std::string_view gate, const GlobalIndex& index);
+void check_soi_backward(const char* op, const Tensor& dy, const Tensor& mask, bool has_bias);
 
 // y = m (x + bias) with m ~ Bernoulli(F(x + bias)), and the mask of m: bit i % 8 of byte i / 8
 // belongs to element i in row-major order. seed is an int64 scalar on the device of x; GlobalIndex
@@ -17,17 +26,52 @@ struct SoiForward : Operator<SoiForward, std::tuple<Tensor, Tensor>(
   static constexpr const char* schema =
       "soi_forward(Tensor x, Tensor? bias, Tensor seed, str gate, int offset=0, int row_length=0, "
       "int row_stride=0) -> (Tensor y, Tensor mask)";
-  template <class Device>
-  static Signature compute;
   static Signature differentiate, batch;
+
+  template <class Device>
+  static std::tuple<Tensor, Tensor> compute(const Tensor& x, const OptionalTensor& bias,
+                                            const Tensor& seed, std::string_view gate,
+                                            int64_t offset, int64_t row_length,
+                                            int64_t row_stride) {
+    const GlobalIndex index{offset, row_length, row_stride};
+    const Gate id = check_soi_forward(name(), x, bias, seed, gate, index);
+    Tensor y = Device::empty_like(x);
+    Tensor mask = at::empty_symint({mask_bytes(x)}, x.options().dtype(at::kByte));
+    if constexpr (Device::has_data) {
+      const Tensor contiguous_bias = bias ? bias->contiguous() : Tensor();
+      const char* bias_data = bias ? data_of(contiguous_bias) : nullptr;
+      const auto run = [&](int64_t rows, int64_t columns, Matrix y_rows, Matrix x_rows) {
+        SoiKernels<Device>::forward(
+            name(), x, id,
+            {y_rows, x_rows, bias_data, reinterpret_cast<uint8_t*>(data_of(mask)),
+             seed.const_data_ptr<int64_t>(), index, rows, columns});
+      };
+      in_row_major_order(y, x, bias.has_value(), run);
+    }
+    return {std::move(y), std::move(mask)};
+  }
 };
 
 // dx = dy where the mask is 1, else 0.
 struct SoiBackward : Operator<SoiBackward, Tensor(const Tensor&, const Tensor&)> {
   static constexpr const char* schema = "soi_backward(Tensor dy, Tensor mask) -> Tensor dx";
-  template <class Device>
-  static Signature compute;
   static Signature differentiate, batch;
+
+  template <class Device>
+  static Tensor compute(const Tensor& dy, const Tensor& mask) {
+    check_soi_backward(name(), dy, mask, /*has_bias=*/false);
+    Tensor dx = Device::empty_like(dy);
+    if constexpr (Device::has_data) {
+      const Tensor contiguous_mask = mask.contiguous();
+      const auto run = [&](int64_t rows, int64_t columns, Matrix dx_rows, Matrix dy_rows) {
+        SoiKernels<Device>::backward(
+            name(), dy,
+            {dx_rows, dy_rows, contiguous_mask.const_data_ptr<uint8_t>(), rows, columns});
+      };
+      in_row_major_order(dx, dy, /*by_rows=*/false, run);
+    }
+    return dx;
+  }
 };
 
 // The same, and dbias, its sum over all but the last dimension.
@@ -35,31 +79,44 @@ struct SoiBackwardBias
     : Operator<SoiBackwardBias, std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&)> {
   static constexpr const char* schema =
       "soi_backward_bias(Tensor dy, Tensor mask) -> (Tensor dx, Tensor dbias)";
-  template <class Device>
-  static Signature compute;
   static Signature differentiate, batch;
+
+  template <class Device>
+  static std::tuple<Tensor, Tensor> compute(const Tensor& dy, const Tensor& mask) {
+    check_soi_backward(name(), dy, mask, /*has_bias=*/true);
+    Tensor dx = Device::empty_like(dy);
+    Tensor dbias = at::empty_symint({dy.sym_size(-1)}, dy.options());
+    if constexpr (Device::has_data) {
+      const Tensor contiguous_mask = mask.contiguous();
+      sum_columns<Device>(name(), SoiKernels<Device>::column_sums(dy), /*bias=*/nullptr,
+                          contiguous_mask.const_data_ptr<uint8_t>(), dbias, dx, dy);
+    }
+    return {std::move(dx), std::move(dbias)};
+  }
 };
 
 inline constexpr SoiForward soi_forward;
 inline constexpr SoiBackward soi_backward;
 inline constexpr SoiBackwardBias soi_backward_bias;
 
-// The public operators.
-C10_EXPORT Tensor soi_map(const Tensor& x, std::string_view gate,
-                          const std::optional<at::Generator>& generator);
-C10_EXPORT Tensor fused_bias_soi_map(const Tensor& x, const Tensor& bias, std::string_view gate,
-                                     const std::optional<at::Generator>& generator);
+struct SoiMap : PublicOperator<SoiMap> {
+  static constexpr const char* schema =
+      "soi_map(Tensor x, *, str gate=\"normal\", Generator? generator=None) -> Tensor";
+  static constexpr bool is_random = true;
+  C10_EXPORT static Tensor compose(const Tensor& x, std::string_view gate,
+                                   const std::optional<at::Generator>& generator);
+};
+struct FusedBiasSoiMap : PublicOperator<FusedBiasSoiMap> {
+  static constexpr const char* schema =
+      "fused_bias_soi_map(Tensor x, Tensor bias, *, str gate=\"normal\", "
+      "Generator? generator=None) -> Tensor";
+  static constexpr bool is_random = true;
+  C10_EXPORT static Tensor compose(const Tensor& x, const Tensor& bias, std::string_view gate,
+                                   const std::optional<at::Generator>& generator);
+};
 
 // For tests: of the 2^32 random words, how many have -|x| in the tail of F, in int64, for a float32
 // tensor on the CPU. They are the least.
 C10_EXPORT Tensor soi_thresholds(const Tensor& x, std::string_view gate);
-
-// The length of a mask.
-inline c10::SymInt mask_bytes(const Tensor& x) { return (x.sym_numel() + 7) / 8; }
-
-C10_EXPORT Gate check_soi_forward(const Tensor& x, const OptionalTensor& bias, const Tensor& seed,
-                                  std::string_view gate, const GlobalIndex& index);
-C10_EXPORT void check_soi_backward(const char* op, const Tensor& dy, const Tensor& mask,
-                                   bool has_bias);
 
 }  // namespace gelu_kernels

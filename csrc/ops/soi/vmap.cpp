@@ -62,7 +62,7 @@ std::tuple<Tensor, Tensor> SoiForward::batch(const Tensor& x, const OptionalTens
 
 // By operators that have batching rules of their own.
 Tensor SoiBackward::batch(const Tensor& dy, const Tensor& mask) {
-  check_soi_backward("soi_backward", dy, mask, /*has_bias=*/false);
+  check_soi_backward(name(), dy, mask, /*has_bias=*/false);
   const Tensor bits = at::arange(8, mask.options().dtype(at::kByte));
   const Tensor spread = mask.unsqueeze(-1).bitwise_right_shift(bits).bitwise_and(1).flatten();
   const Tensor m = spread.narrow_symint(0, 0, dy.sym_numel()).view_symint(dy.sym_sizes());
