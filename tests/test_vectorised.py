@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sysconfig
 from collections import defaultdict
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,17 +30,28 @@ VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
 TABLES = {f"gelu_kernels::cpu::{name}" for name in VECTOR_BYTES} | {
     f"gelu_kernels::cpu::soi_{name}" for name in VECTOR_BYTES
 }
-GATES = ["Normal", "NormalTanh", "Logistic1702"]
 DTYPES = ["fp64", "fp32", "fp16", "bf16"]
-FUNCTIONS = ["Forward", "Backward", "DoubleBackward"]
 # A hot loop is known by a line of its body.
-MAP_BODY = "out[i] = apply<Function"
-MAP_TWO_BODY = "const auto results = apply<Function"
+MAP_BODIES = "out[i] = apply<Function", "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
 
 
 # Bytes in a vector, by function and line of the loop.
 Widths = dict[tuple[str, int], set[int]]
+
+
+def rows(header: str, macro: str) -> list[list[str]]:
+    """Of a list in csrc/gates, a macro with a row `_(name, Type, ...)` for each thing."""
+    text = (ROOT / "csrc" / "gates" / header).read_text()
+    body = re.search(rf"#define {macro}\(_\)((?:.*\\\n)*.*)", text)[1]
+    return [re.findall(r"\w+", row) for row in re.findall(r"\b_\((.*?)\)", body, re.DOTALL)]
+
+
+GATES = [gate for _, gate, _ in rows("gates.h", "GELU_KERNELS_FOR_EACH_GATE")]
+PASSES = {
+    function: takes_bias == "true"
+    for _, function, takes_bias in rows("passes.h", "GELU_KERNELS_FOR_EACH_PASS")
+}
 
 
 def compile_options() -> dict[str, list[str]]:
@@ -116,19 +126,19 @@ def loop_with(body: str, source: Path = LOOPS) -> int:
 def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> None:
     if (capability, dtype) == ("baseline", "fp64"):
         pytest.skip("x86-64 without FMA has no fma for doubles but libm's")
-    biases = [r"(?<!AddBias<)\b", r"\bAddBias<"]
-    loops = [(f"{bias}{f}<{gate}, {dtype}>", MAP_BODY) for f, bias in product(FUNCTIONS, biases)]
-    loops.append((rf"\bGluForward<{gate}, {dtype}>", MAP_BODY))
-    loops.append((rf"\bGluBackward<{gate}, {dtype}>", MAP_TWO_BODY))
+    functions = [rf"(?<!AddBias<)\b{function}" for function in PASSES]
+    functions += [rf"\bAddBias<{function}" for function in PASSES if PASSES[function]]
+    loops = [(f"{function}<{gate}, {dtype}>", MAP_BODIES) for function in functions]
     # The loop itself may have been inlined into a caller, which has the same arguments.
-    loops.append((rf"\bbackward_(row|column_sums)<{gate}, {dtype}>", COLUMN_SUMS_BODY))
+    loops.append((rf"\bbackward_(row|column_sums)<{gate}, {dtype}>", [COLUMN_SUMS_BODY]))
     missing = []
-    for name, body in loops:
+    for name, bodies in loops:
         pattern = re.compile(name)
+        lines = {loop_with(body) for body in bodies}
         found = [
             bytes_
             for (function, line), bytes_ in widths.items()
-            if line == loop_with(body) and pattern.search(function)
+            if line in lines and pattern.search(function)
         ]
         if not found or any(VECTOR_BYTES[capability] not in bytes_ for bytes_ in found):
             missing.append((name, found))
