@@ -190,7 +190,7 @@ class Sample:
             leading = tuple(range(dx.dim() - 1))
             return tuple(dx if n == "dx" else dx.sum(leading) if leading else dx for n in outputs)
         operands = [t[name] for name in self.call.formula.operands]
-        value = partial(self.call.formula.reference, self._gate)
+        value = self.call.formula.formula_of(self._gate)
         if "dy" not in t:
             return tuple(self._mask if name == "mask" else value(*operands) for name in outputs)
 

@@ -10,9 +10,21 @@ import torch
 from oracle import DERIVATIVE, FORMATS, SECOND_DERIVATIVE, VALUE, mpf
 from torch import Tensor
 
+from gelu_kernels.operators import core
+
 WIDE = [torch.float32, torch.float64]
 HALF = [torch.float16, torch.bfloat16]
 ORDERS = {VALUE: "value", DERIVATIVE: "derivative"}
+
+
+def bound(order: int, dtype: torch.dtype) -> float:
+    """Of the errors that the table of operators admits."""
+    operators = {
+        VALUE: "gate_forward",
+        DERIVATIVE: "gate_backward",
+        SECOND_DERIVATIVE: "gate_double_backward",
+    }
+    return core(operators[order]).tolerance(dtype)
 
 
 def float32_inputs(spacing: int = 1) -> Iterator[np.ndarray]:

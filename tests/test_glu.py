@@ -36,11 +36,13 @@ def assert_accurate(result: Tensor, factor: np.ndarray, of_gate: np.ndarray, bou
     errors = np.abs(result.double().numpy() - expected)
     if result.dtype in HALF:
         units = oracle.ulp(expected, result.dtype)
-        assert (errors < bounds.ulp_of_16_bits * units)[is_normal].all()
+        assert (errors < bounds.tolerance(result.dtype) * units)[is_normal].all()
         rounded = np.abs(factor) * oracle.ulp(of_gate, result.dtype)
         assert (errors <= rounded + units)[finite].all()
     else:
-        assert (errors < bounds.ulp * info.eps * np.abs(expected))[is_normal].all()
+        assert (errors < bounds.tolerance(result.dtype) * info.eps * np.abs(expected))[
+            is_normal
+        ].all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)

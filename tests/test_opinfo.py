@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import oracle
 import pytest
+import sweeps
 import torch
 from oracle import DERIVATIVE, VALUE
 from torch import Tensor
@@ -48,16 +49,15 @@ def test_there_are_samples() -> None:
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "grad"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_samples(dtype: torch.dtype, requires_grad: bool, function) -> None:
-    bound = 0.5 if dtype.itemsize == 2 else 4
     for x, approximate in samples(dtype, requires_grad):
         y = function(x, approximate=approximate)
         expected = torch.nn.functional.gelu(x, approximate=approximate)
         assert (y.shape, y.stride(), y.dtype) == (expected.shape, expected.stride(), x.dtype)
         assert y.requires_grad == requires_grad
-        assert errors(y, VALUE, x, approximate).max() <= bound
+        assert errors(y, VALUE, x, approximate).max() <= sweeps.bound(VALUE, dtype)
         if requires_grad:
             (dx,) = torch.autograd.grad(y, x, torch.ones_like(y))
-            assert errors(dx, DERIVATIVE, x, approximate).max() <= bound
+            assert errors(dx, DERIVATIVE, x, approximate).max() <= sweeps.bound(DERIVATIVE, dtype)
 
 
 def test_derivatives_of_samples() -> None:
