@@ -11,7 +11,7 @@ import torch
 from torch._inductor import virtualized
 from torch._inductor.virtualized import OpsValue
 
-from gelu_kernels.formulas.coefficients import Constants, Polynomial
+from gelu_kernels.formulas.coefficients import Constants
 
 # Of csrc/gates/arithmetic.h, and of IEEE 754.
 ROUND_TO_INTEGER = {torch.float32: 1.5 * 2.0**23, torch.float64: 1.5 * 2.0**52}
@@ -79,16 +79,6 @@ def quotient(n: Real, d: Real, C: Constants) -> Real:
 
 
 approximate_quotient = quotient
-
-
-def polynomial(x: Real, P: Polynomial) -> Real:
-    if P.centre != 0:
-        x = x - P.centre
-    *lower, highest = P.coefficients
-    y = constant(highest, x)
-    for c in reversed(lower):
-        y = fma(y, x, c)
-    return y
 
 
 def exp2(x: Real) -> Real:

@@ -32,7 +32,7 @@ def of(
         if isinstance(f, FunctionType) and name not in words:
             if f.__module__ == module.__name__:
                 names[name] = compiler(FunctionType(f.__code__, names, name))
-            else:  # of a family
-                family = of(f.__module__.removeprefix(f"{__name__}."), arithmetic, compiler)
-                names[name] = getattr(family, name)
+            else:  # of another module of formulas
+                other = of(f.__module__.removeprefix(f"{__name__}."), arithmetic, compiler)
+                names[name] = getattr(other, name)
     return SimpleNamespace(**names)

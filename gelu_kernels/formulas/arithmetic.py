@@ -7,7 +7,7 @@ IEEE operations, as in csrc/gates/arithmetic.h, and the same operations give the
 from contextlib import suppress
 from typing import TypeVar
 
-from gelu_kernels.formulas.coefficients import Constants, Polynomial
+from gelu_kernels.formulas.coefficients import Constants
 
 with suppress(ImportError):  # Triton and Inductor do without
     import numpy as np
@@ -57,17 +57,6 @@ def quotient(n: Real, d: Real, C: Constants) -> Real:
 def approximate_quotient(n: Real, d: Real, C: Constants) -> Real:
     """The same to about a unit in the last place."""
     return n / d
-
-
-def polynomial(x: Real, P: Polynomial) -> Real:
-    """By Horner's rule."""
-    if P.centre != 0:
-        x = x - P.centre
-    *lower, highest = P.coefficients
-    y = constant(highest, x)
-    for c in reversed(lower):
-        y = fma(y, x, c)
-    return y
 
 
 def exp2(x: Real) -> Real:

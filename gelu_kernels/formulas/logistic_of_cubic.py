@@ -10,7 +10,6 @@ from gelu_kernels.formulas.arithmetic import (
     magnitude,
     magnitude_or_limit,
     negated,
-    polynomial,
     positive_part,
     quotient,
     scale_by_power_of_two,
@@ -18,6 +17,7 @@ from gelu_kernels.formulas.arithmetic import (
 )
 from gelu_kernels.formulas.coefficients import Constants, Polynomial
 from gelu_kernels.formulas.coefficients import exp2 as powers
+from gelu_kernels.formulas.polynomial import polynomial
 
 
 def exponent(x: Real, y: Real, C: Constants) -> tuple[Real, Real]:

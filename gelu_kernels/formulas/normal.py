@@ -7,7 +7,6 @@ from gelu_kernels.formulas.arithmetic import (
     magnitude,
     magnitude_or_limit,
     negated,
-    polynomial,
     positive_part,
     power_of_two,
     quotient,
@@ -16,6 +15,7 @@ from gelu_kernels.formulas.arithmetic import (
 from gelu_kernels.formulas.coefficients import Constants, Polynomial
 from gelu_kernels.formulas.coefficients import exp2 as powers
 from gelu_kernels.formulas.coefficients import normal as numbers
+from gelu_kernels.formulas.polynomial import polynomial
 
 
 def scaled_exp2(h: Real, a: Real, offset: float, C: Constants) -> tuple[Real, Real]:
