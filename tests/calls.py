@@ -168,8 +168,11 @@ class Sample:
         named = self.named()
         return tuple(named[name] for name in self.call.floating)
 
-    def leaves(self) -> tuple[Tensor, ...]:
-        return tuple(t.detach().clone().requires_grad_() for t in self.floating)
+    def leaves(self, dtype: torch.dtype | None = None) -> tuple[Tensor, ...]:
+        """Copies of the floating tensors, with gradients."""
+        return tuple(
+            t.detach().to(dtype or t.dtype, copy=True).requires_grad_() for t in self.floating
+        )
 
     def ours(self, *floating: Tensor) -> Results:
         return self.ours_of_all(*self.named(*floating).values())

@@ -12,13 +12,9 @@ bf16_close = {"rtol": 2**-6, "atol": 2**-6}
 Function = Callable[..., Tensor]
 
 
-def leaves(tensors: list[Tensor] | tuple[Tensor, ...], dtype: torch.dtype | None = None):
-    return [t.detach().clone().to(dtype or t.dtype).requires_grad_() for t in tensors]
-
-
 def value_and_gradients(f: Function, inputs: list[Tensor] | tuple[Tensor, ...]) -> list[Tensor]:
-    """From fresh leaves, in float64."""
-    inputs = leaves(inputs)
+    """Of copies of the inputs; the results in float64."""
+    inputs = [t.detach().clone().requires_grad_() for t in inputs]
     torch.manual_seed(SEED)
     y = f(*inputs)
     weights = torch.linspace(0.5, 1.5, y.numel(), device=y.device).view_as(y)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import torch
 from calls import PUBLIC_CALLS, SEED, Call, Results, Sample
-from comparison import leaves
 from torch import Tensor
 
 
@@ -51,14 +50,15 @@ class Everything:
 
     def check(self, f: Callable[..., Results], has_gradients: bool = True) -> None:
         """The values and, by one backward, the gradients."""
-        inputs = leaves(self.tensors) if has_gradients else self.tensors
+        leaves = [t for sample in self.samples for t in sample.leaves()]
+        inputs = leaves if has_gradients else self.tensors
         torch.manual_seed(SEED)
         values = f(*inputs)
         if has_gradients:
             sum(y.square().sum() for y in values).backward()
         rest = iter(inputs)
         for sample, y in zip(self.samples, values, strict=True):
-            doubles = leaves(sample.tensors, torch.float64)
+            doubles = sample.leaves(torch.float64)
             expected = sample.expected(*doubles)[0] * 1.5
             ours, theirs = [y.double()], [expected]
             mine = [next(rest) for _ in doubles]

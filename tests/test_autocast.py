@@ -27,7 +27,7 @@ def test_the_others_follow_x(call: Call, compiled: bool, device: str) -> None:
     assert leaves[0].grad.dtype == torch.bfloat16
     assert all(t.grad.dtype == torch.float32 for t in others)
     sample = Sample(call, call.gates[0], [t.detach().bfloat16() for t in leaves])
-    doubles = [t.double().requires_grad_() for t in sample.tensors]
+    doubles = sample.leaves(torch.float64)
     (expected,) = sample.expected(*doubles)
     gradients = torch.autograd.grad(expected.sum(), doubles)
     torch.testing.assert_close(y.double(), expected, **close)

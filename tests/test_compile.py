@@ -132,7 +132,7 @@ def test_make_fx(call: Call, tracing: str, device: str) -> None:
     traced = make_fx(gradients, tracing_mode=tracing)(*leaves)
     backward = getattr(torch.ops.gelu_kernels, call.op.backward).default
     assert backward in {node.target for node in traced.graph.nodes}
-    doubles = [t.double().requires_grad_() for t in sample.floating]
+    doubles = sample.leaves(torch.float64)
     expected = torch.autograd.grad(sample.expected(*doubles)[0].sum(), doubles)
     torch.manual_seed(SEED)
     for ours, e in zip(traced(*leaves), expected, strict=True):

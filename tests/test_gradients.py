@@ -247,8 +247,7 @@ def test_gradients_have_the_dtype_of_their_inputs(
     """With the expanded gradient that a sum's backward makes."""
     sample = at_points(call, call.gates[-1], device)
     sample = Sample(call, sample.gate, [t.to(dtype) for t in sample.tensors])
-    ours, expected = sample.leaves(), [t.double().detach() for t in sample.floating]
-    expected = [t.requires_grad_() for t in expected]
+    ours, expected = sample.leaves(), sample.leaves(torch.float64)
     sample.ours(*ours)[0].sum().backward()
     sample.expected(*expected)[0].sum().backward()
     eps = torch.finfo(dtype).eps
