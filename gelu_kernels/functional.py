@@ -14,15 +14,11 @@ from gelu_kernels import _C
 _GATES = {approximate: name for name, approximate in _C.gates() if approximate}
 
 
-def _gate_for(op: str, approximate: str) -> str:
-    """The name of the gate that ``approximate`` selects."""
-    try:
-        return _GATES[approximate]
-    except (KeyError, TypeError):  # an unhashable one is no key
-        names = " ".join(map(repr, _GATES))
-        raise ValueError(
-            f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
-        ) from None
+def _unknown(op: str, approximate: object) -> ValueError:
+    names = " ".join(map(repr, _GATES))
+    return ValueError(
+        f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
+    )
 
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
@@ -125,7 +121,10 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
     >>> geglu(torch.cat([x, up]))
     tensor([-0.3173,  0.0000,  1.6827])
     """
-    gate = _gate_for("geglu", approximate)
+    try:
+        gate = _GATES[approximate]
+    except (KeyError, TypeError):  # what has no hash is no key
+        raise _unknown("geglu", approximate) from None
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu(input, up, gate=gate)
     return _C.fused_glu(input, up, gate)

@@ -80,7 +80,8 @@ class Call:
         """The public operator whose formula, or whose derivative, this is."""
         if isinstance(self.op, PublicOperator):
             return self.op
-        operands = tuple(name for name in ("x", "bias", "up") if name in self.tensors)
+        others = "ddx", "dy", "mask", "seed"
+        operands = tuple(name for name in self.tensors if name not in others)
         halves = bool(self.op.halves)
         for row in PUBLIC:
             if (row.family, row.operands, bool(row.halves)) == (self.op.family, operands, halves):
