@@ -19,16 +19,17 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
 from gelu_kernels import backend
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators import CORE, Extent
 from gelu_kernels.triton_kernels import launch
 from machine_code import elf, sass
 from machine_code.cases import CASES, Case
 
 
 def arguments(case: Case, first: int = 0) -> list[object]:
-    """For a large tensor that begins at an element of its memory; with a bias and for a GLU, whose
-    operands may be halves, for a large matrix with gaps between the rows."""
-    has_gaps = case.biased or "up" in case.operator.inputs
+    """For a large tensor that begins at an element of its memory; with a bias, and in a family
+    whose operands may be halves, for a large matrix with gaps between the rows."""
+    may_be_halves = any(op.halves for op in CORE if op.family == case.operator.family)
+    has_gaps = case.biased or may_be_halves
     shape = (4096, 8192) if has_gaps else (2**24,)
     dtypes = {Extent.BITS: torch.uint8, Extent.SCALAR: torch.int64}
 
