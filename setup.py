@@ -26,7 +26,7 @@ class CMakeBuild(build_ext):
 
     CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
     for which GPUs to build, as for any extension of torch, and FORCE_ONLY_CPU=1 for none, as for
-    those of PyTorch Geometric. CMAKE_COMPILE_WARNING_AS_ERROR=ON is for the developers, and
+    the variables of PyTorch Geometric. CMAKE_COMPILE_WARNING_AS_ERROR=ON is for the developers, and
     DEBUG=1 builds without optimisation.
     """
 

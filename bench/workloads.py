@@ -1,4 +1,4 @@
-"""What is measured: an operator on inputs of a size and dtype, and the bytes that it must move."""
+"""The workloads: an operator on inputs of a size and dtype, and the bytes that it must move."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Fits 2^f on |f| <= 1/2, what is left of an exponential when its integer power is taken out."""
+"""Fits 2^f on |f| <= 1/2, the rest of an exponential when its integer power is taken out."""
 
 import math
 

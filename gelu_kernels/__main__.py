@@ -1,4 +1,4 @@
-"""``python -m gelu_kernels``: what was built, and what it runs on."""
+"""``python -m gelu_kernels``: the build, and the devices that it runs on."""
 
 import os
 import platform

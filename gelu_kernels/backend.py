@@ -100,7 +100,7 @@ def choose(architectures: list[str], capabilities: list[Capability], has_triton:
 def for_nvidia() -> str:
     """The backend of the dispatch key CUDA, which AMD's GPUs have too: "cuda" or "triton".
 
-    Raises ImportError if the one that was asked for is not there.
+    Raises ImportError if the user asks for a backend that is not there.
     """
     if wanted := _asked_for():
         return wanted

@@ -136,8 +136,8 @@ def soi_map(
     r"""The GELU paper's stochastic SOI map: :math:`x \, m` with
     :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`.
 
-    The gradient of ``input`` is that of the result where m is 1, and 0 elsewhere; backward keeps m
-    alone, a bit for an element.
+    The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere; backward
+    keeps m alone, a bit for an element.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
@@ -155,8 +155,8 @@ def soi_map(
         ValueError: there is no such ``gate``; ``generator`` is on another device.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
-    -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). What is kept is
-    kept exactly, infinity too; what is dropped is 0, -inf always; NaN is kept.
+    -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). An
+    element that is kept is exact, infinity too; one that is dropped is 0, -inf always; NaN is kept.
 
     Random numbers: a call draws one 63-bit seed from the generator. An element's m depends on the
     seed, on its place in row-major order and on its value alone: it is the same on every device,
@@ -200,7 +200,7 @@ def bias_soi_map(
         ValueError: a shape, a device or ``gate`` is not as above.
 
     Accuracy: as :func:`soi_map`, of the sum taken in float32 (float64 for float64), which is
-    rounded once where it is kept. The gradient of ``bias`` is summed as that of :func:`bias_gelu`.
+    rounded once where it is kept. The gradient of ``bias`` is summed as in :func:`bias_gelu`.
 
     Random numbers: as for :func:`soi_map`.
 

@@ -59,7 +59,7 @@ class BiasGELU(nn.Module):
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``approximate`` is not as above.
 
-    Accuracy: that of :class:`GELU` for the sum, which is not rounded to 16 bits in between.
+    Accuracy: as :class:`GELU` for the sum, which is not rounded to 16 bits in between.
 
     >>> BiasGELU(3)(torch.tensor([-1.0, 0.0, 1.0])).detach()
     tensor([-0.1587,  0.0000,  0.8413])
@@ -107,7 +107,7 @@ class LinearGELU(nn.Linear):
         TypeError, RuntimeError: a dtype or layout is not as above.
         ValueError, RuntimeError: a shape, a device or ``approximate`` is not as above.
 
-    Accuracy: that of :class:`GELU` for the sum of product and bias. In 16 bits the product is
+    Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is
     rounded, the sum is not.
 
     >>> layer = LinearGELU(20, 30)
@@ -156,7 +156,7 @@ class GEGLU(nn.Module):
         ValueError: the last dimension is odd, or there is none; ``approximate`` is none of the
             three.
 
-    Accuracy: that of :func:`gelu_kernels.functional.geglu`.
+    Accuracy: as :func:`gelu_kernels.functional.geglu`.
 
     Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
 
@@ -192,7 +192,7 @@ class SOIMap(nn.Module):
         ValueError: there is no such ``gate``.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
-    :func:`gelu_kernels.functional.soi_map`; in evaluation that of :class:`GELU`.
+    :func:`gelu_kernels.functional.soi_map`; in evaluation as :class:`GELU`.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4.
 

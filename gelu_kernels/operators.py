@@ -142,7 +142,7 @@ class PublicOperator(Operator):
 
     @property
     def backward(self) -> str:
-        """That of the backward pass which gives every gradient."""
+        """The core operator of a backward pass to every operand."""
         bias = "_bias" if "bias" in self.operands else ""
         return self.forward.removesuffix("forward") + "backward" + bias
 

@@ -57,7 +57,7 @@ class Replacement:
     Attributes:
         changed: a :class:`Change` for each attribute that now holds something else.
         left_alone: what goes by the name of GELU and was not replaced: name to reason.
-        not_fused: with ``fuse_bias``, what was replaced alone: name to reason.
+        not_fused: with ``fuse_bias``, the modules replaced alone: name to reason.
 
     As a context manager it restores the model at the end.
 

@@ -46,7 +46,7 @@ def soi_forward(
     row_length: int = 0,
     row_stride: int = 0,
 ) -> tuple[DTensor, DTensor]:
-    """Whichever seeds the ranks have drawn, that of the mesh's first rank counts."""
+    """Whichever seeds the ranks have drawn, the seed of the mesh's first rank counts."""
     mesh = _mesh_of("soi_forward", x=x, bias=bias)
     if offset or row_length or row_stride:
         raise ValueError(

@@ -41,12 +41,12 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of its Triton kernel."""
+        """The name of its Triton kernel."""
         return " ".join(filter(None, self.columns[:-1]))
 
     @property
     def inputs(self) -> int:
-        """Those that are read element by element, in vectors."""
+        """The number of tensors that are read element by element, in vectors."""
         return list(self.operator.inputs.values()).count(Extent.ELEMENTS)
 
     @property

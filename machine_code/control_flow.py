@@ -111,8 +111,8 @@ def is_issued(instruction: Instruction) -> bool:
 
 
 def narrow_accesses(path: Code) -> Code:
-    """Those that are made on the path: not what is predicated on the opposite of a wide access, the
-    other side of a branch that was turned into predicates."""
+    """The accesses that are made on the path: not what is predicated on the opposite of a wide
+    access, the other side of a branch that was turned into predicates."""
     sides = Counter((x.name, x.predicate) for x in path if is_wide(x) and x.predicate)
     made = []
     for instruction in path:

@@ -23,7 +23,7 @@ class Section(NamedTuple):
 
 
 def code(cubin: bytes) -> tuple[bytes, dict[int, str]]:
-    """That of the only kernel, and the names of its subroutines by their addresses."""
+    """The code of the only kernel, and the names of its subroutines by their addresses."""
     (start,) = unpack_from("<Q", cubin, 40)
     count, names_index = unpack_from("<HH", cubin, 60)
     table = cubin[start : start + count * calcsize(SECTION)]

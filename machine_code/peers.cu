@@ -1,6 +1,6 @@
 // What the kernels are compared with: the formulas of PyTorch's eager GELU (and for the sigmoid,
-// that of TransformerEngine), each thread with 8 elements in vectors of 16 bytes and nothing else
-// to do: no strides, no ragged end.
+// the one of TransformerEngine), each thread with 8 elements in vectors of 16 bytes and nothing
+// else to do: no strides, no ragged end.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

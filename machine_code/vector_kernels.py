@@ -19,7 +19,7 @@ class VectorKernel:
 
     @cached_property
     def path(self) -> Code:
-        """What is issued from the entry to the exit, or once round the loop."""
+        """The instructions from the entry to the exit, or once round the loop."""
         flow = ControlFlow(self.kernel.instructions)
         return flow.vector_loop() if self.case.sums_columns else flow.vector_path()
 
@@ -76,7 +76,7 @@ class VectorKernel:
 
     @property
     def branches(self) -> int:
-        """Those on what was loaded: of the threads of a warp, some may go the other way."""
+        """The branches on loaded numbers: of the threads of a warp, some may go the other way."""
         wide = [i for i, instruction in enumerate(self.path) if is_wide(instruction)]
         last_load = max((i for i in wide if self.path[i].name == "LDG"), default=0)
         last_store = max((i for i in wide if self.path[i].name == "STG"), default=0)
@@ -124,5 +124,5 @@ def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
 
 
 def busiest(kernels: Iterable[VectorKernel]) -> dict[Case, VectorKernel]:
-    """Of the kernels of a case, the one with the most rows for a thread: that of large tensors."""
+    """The kernel of a case for large tensors: the one with the most rows for a thread."""
     return {x.case: x for x in sorted(kernels, key=lambda x: x.stores)}

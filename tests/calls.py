@@ -16,7 +16,7 @@ from torch.func import vjp
 from gelu_kernels import _C, functional, reference
 from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, Extent, Operator, PublicOperator
 
-# By PyTorch's name for those that approximate a GELU.
+# The gates, with PyTorch's names of the ones that approximate a GELU.
 APPROXIMATE = dict(_C.gates())
 GATES = tuple(APPROXIMATE)
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -152,7 +152,7 @@ class Call:
 @dataclass
 class Sample:
     """A call with its gate and tensors. ``ours`` and ``expected`` are functions of the floating
-    tensors; what else there is, the mask of an SOI map as well, is that of the sample.
+    tensors; all other arguments, the mask of an SOI map as well, are the sample's.
     """
 
     call: Call

@@ -75,7 +75,7 @@ def grid() -> DeviceMesh:
 
 
 def distributed(whole: Tensor, mesh: DeviceMesh, placements: list[Placement]) -> DTensor:
-    """As placed. What is pending are parts that no other rank has."""
+    """As placed. A pending sum has parts that no other rank has."""
     for i, p in enumerate(placements):
         if p.is_partial():
             weights = [3.0, -1.0, 0.5, 0.25][: mesh.size(i)]
@@ -155,7 +155,7 @@ def public_operators_and_their_gradients():
 
 @check
 def core_operators():
-    """Those that take no mask, which only a forward pass on the same mesh makes."""
+    """The calls without a mask, which only a forward pass on the same mesh makes."""
     for call in CORE_CALLS:
         if "mask" in call.tensors:
             continue
@@ -245,7 +245,7 @@ def mean_may_stay_pending():
         assert_close(part_dbias, expected.sum(0))
 
 
-# The SOI map. The ranks have seeds of their own; that of the first counts.
+# The SOI map. The ranks have seeds of their own; the seed of the first counts.
 
 
 def first_seed() -> int:

@@ -155,7 +155,7 @@ def exact_ulp(y: mpf, dtype: torch.dtype) -> mpf:
 def exact_ulp_errors(
     y: Tensor, expected: Sequence[mpf], magnitude: Sequence[mpf] | None = None
 ) -> np.ndarray:
-    """The same for mpf; the unit is that of `magnitude` where one is given."""
+    """The same for mpf; the unit is the last place of `magnitude` where one is given."""
     units = [exact_ulp(size, y.dtype) for size in magnitude or expected]
     triples = zip(y.cpu().double().tolist(), expected, units, strict=True)
     return np.array([float(abs(number - e) / unit) for number, e, unit in triples])

@@ -6,7 +6,8 @@ import torch
 def error(actual, expected):
     """The largest error, relative to the largest element of its tensor.
 
-    Gradients that are zero but for rounding, as that of the bias of a key, count against the rest.
+    Gradients that are zero but for rounding, such as the one of a key's bias, count against the
+    rest.
     """
     scales = [float(e.detach().abs().max()) for e in expected]
     least = 1e-4 * max(scales)

@@ -1,4 +1,4 @@
-"""Which kernels GPUs have, from what was built and which GPUs there are."""
+"""Which kernels GPUs have, from the build and the GPUs that there are."""
 
 import subprocess
 import sys
@@ -70,7 +70,7 @@ def test_choice(case: str) -> None:
 
 
 class Machine:
-    """What is registered by the import, and once CUDA is initialised."""
+    """The kernels that the import registers, and the kernels once CUDA is initialised."""
 
     def __init__(self, patch: Callable[..., None], capability: backend.Capability) -> None:
         self.keys: set[str] = set()

@@ -1,7 +1,7 @@
 """The bias gradient: the sum of dx over all but the last dimension, in the same pass as dx.
 
-Its error against the sum in float64 is bounded by that of a sum in float32 (float64) over blocks of
-rows, then over blocks; its bits depend on the shape alone.
+Its error against the sum in float64 is bounded by the error of a sum in float32 (float64) over
+blocks of rows, then over blocks; its bits depend on the shape alone.
 """
 
 import math

@@ -78,7 +78,7 @@ def deterministic() -> Iterator[None]:
 def test_the_bits_are_those_of_every_run(
     call: Call, dtype: torch.dtype, deterministic: None
 ) -> None:
-    """In this mode torch fills new tensors with NaN: what is not written is seen too."""
+    """In this mode torch fills new tensors with NaN: a place that no kernel writes is seen too."""
     inputs = tensors(call, 5000, 1031, dtype=dtype)
     first = call(*inputs)
     assert not any(t.isnan().any() for t in first if t.is_floating_point())

@@ -1,4 +1,4 @@
-"""How the CUDA kernels are started: on which device, loaded when, and what is said of a failure.
+"""How the CUDA kernels are started: on which device, loaded when, and the message of a failure.
 
 A fake of CUDA's runtime stands in for it (see tests/cuda_on_cpu).
 """
@@ -137,7 +137,7 @@ def test_a_failure_of_the_functions(device: int) -> None:
 
 @pytest.mark.parametrize("error", [98, 209, 222])
 def test_a_device_without_a_binary(call: Call, device: int, error: int) -> None:
-    """The message says what is there, what was built and what to do."""
+    """The message names the device, the build and the remedy."""
     cuda_on_cpu.fail_next(error)
     with pytest.raises(torch.AcceleratorError, match=f"gelu_kernels::{call.op.name}: ") as caught:
         start(call)

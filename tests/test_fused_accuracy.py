@@ -67,7 +67,7 @@ def test_second_derivative(gate: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype, most", [(torch.float16, 6), (torch.bfloat16, 0)], ids=str)
 def test_16_bits(gate: str, order: int, dtype: torch.dtype, most: int) -> None:
     """Of all inputs so many are misrounded, next to a tie: in float16 5 in vector code, and 6 in
-    scalar code, whose exp2 is another. An error of half a unit is not counted: it is that of a
+    scalar code, whose exp2 is another. An error of half a unit is not counted: it belongs to a
     subnormal bfloat16, of which x/2 is a tie as near as can be told here."""
     x = oracle.every_16_bit_input(dtype)
     x = x[x.isfinite()]

@@ -41,7 +41,7 @@ def kernels(f: Callable[..., object], *inputs: Tensor) -> int:
     return metrics.generated_kernel_count
 
 
-# What is fused
+# Fused graphs
 
 
 def between(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is particular to the gated linear unit: how exact its products are, one of its gradients
+"""The gated linear unit alone: how exact its products are, one of its gradients
 alone, and numbers that overflow in between.
 """
 

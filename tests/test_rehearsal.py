@@ -31,7 +31,7 @@ def git(*arguments: str) -> str:
 
 
 def export(folder: Path) -> str:
-    """The commit of what is exported: the changes that are not yet committed are in it."""
+    """The commit of the exported tree: it has the changes that are not yet committed."""
     commit = git("stash", "create") or git("rev-parse", "HEAD")
     archive = folder / "tree.tar"
     git("archive", "--format=tar", f"--output={archive}", commit)

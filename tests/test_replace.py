@@ -46,7 +46,7 @@ def compute(model, x):
     return [y.detach(), *gradients]
 
 
-# What is replaced
+# Modules that are replaced
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
@@ -165,7 +165,7 @@ def test_relu_encoder_is_untouched():
     assert model.use_nested_tensor and model.layers[0].activation_relu_or_gelu == 1
 
 
-# What is left alone
+# Modules that are left alone
 
 
 class DerivedGELU(GELU):

@@ -74,7 +74,7 @@ def test_a_copy_on_an_h200() -> None:
 
 
 def test_machines() -> None:
-    """Those that code is compiled for; no copy is faster than the memory."""
+    """The machines that code is compiled for; no copy is faster than the memory."""
     assert {machine.architecture for machine in MACHINES.values()} == set(ARCHITECTURES)
     assert all(machine.copied < machine.bandwidth for machine in MACHINES.values())
 

@@ -225,7 +225,7 @@ def test_tiles_of_large_tensors(call: Call, monkeypatch: pytest.MonkeyPatch) -> 
                 s, maker(d, device)))  # fmt: skip
 
 
-# What is registered differentiates and traces as on the CPU
+# The registered kernels differentiate and trace as on the CPU
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is particular to the SOI map: special values, its mask, randomness, a bad place.
+"""The SOI map alone: special values, its mask, randomness, a bad place.
 
 Which elements are kept is what soi_oracle.py says; all else follows from that.
 """
@@ -37,7 +37,7 @@ def test_special_values(dtype, gate, device):
     assert (y[:, 1] == torch.inf).all()
     assert same(y[:, 2], torch.zeros(1000, dtype=dtype, device=device))
     expected = soi_oracle.select(kept(x, None, gate), x)
-    assert same(y, expected)  # what is dropped is +0, what is kept keeps its sign
+    assert same(y, expected)  # a dropped element is +0, a kept one keeps its sign
     assert (bits.patterns(y[:, 4]) == 0).any() and (bits.patterns(y[:, 4]) != 0).any()
     zero = torch.zeros(7, dtype=dtype, device=device)
     assert same(forward(x, zero, gate), soi_oracle.select(kept(x, zero, gate), x + zero))

@@ -42,7 +42,7 @@ def test_a_run_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_report_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of `make gpu`, whose records say more."""
+    """A report of `make gpu`, whose records say more."""
     report = {"machine": MACHINE, "results": [record("cuda", 2, stage="headline")]}
     runs.save(report, tmp_path / "x.json")
     assert runs.load(tmp_path / "x.json") == report

@@ -130,7 +130,7 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
         run, function, metadata = kernel.run, kernel.function, kernel.packed_metadata
     active, index = driver.active, device.index or 0  # None is a test's
     no_hooks = (None,) * 3
-    # The launcher counts what is compiled in among its arguments, and does not look at it.
+    # The launcher counts the compiled-in values among its arguments, and does not look at it.
     compiled_in = (None,) * (len(kernel.src.fn.arg_names) - len(s.arguments))
 
     def start(grid: Grid, tensors: Sequence[Tensor | None], integers: Sequence[int]) -> None:

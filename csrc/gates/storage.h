@@ -76,7 +76,7 @@ struct Storage<fp16> {
 #else
     const uint32_t u = bits(x) & 0x7fffffff;
     const uint32_t normal = (u - (112u << 23) + 0xfff + (u >> 13 & 1)) >> 13;
-    // The last place of 1/2 is that of a subnormal, 2^-24.
+    // 1/2 and a subnormal have the same last place, 2^-24.
     const uint32_t subnormal = bits(from_bits(u) + 0.5f) - bits(0.5f);
     return finish(x, u < (113u << 23) ? subnormal : normal);
 #endif

@@ -14,8 +14,8 @@ import torch
 def enable_fusion() -> None:
     r"""Lets Inductor fuse the gates, forward and backward, with the operations around them.
 
-    It holds for what is compiled from now on, by ``torch.compile`` and by AOTInductor, until
-    :func:`disable_fusion`. What is compiled already stays as it is until
+    It holds for functions that are compiled from now on, by ``torch.compile`` and by AOTInductor,
+    until :func:`disable_fusion`. A function that is compiled already stays as it is until
     ``torch.compiler.reset()``. Shapes, strides, dtypes and errors stay as they are. Two operators
     are called as before: the SOI map, and the backward pass that sums the gradient of a bias.
 
@@ -42,7 +42,7 @@ def enable_fusion() -> None:
 
 
 def disable_fusion() -> None:
-    """Undoes :func:`enable_fusion` for what is compiled from now on.
+    """Undoes :func:`enable_fusion` for functions that are compiled from now on.
 
     >>> enable_fusion()
     >>> disable_fusion()

@@ -106,7 +106,7 @@ def enabled() -> Iterator[None]:
 def special_function_unit(
     exp2: Error, reciprocal: Error, seed: int = 0, scale: float = 1
 ) -> Iterator[None]:
-    """`scale` is that of the bounds."""
+    """`scale` multiplies the bounds."""
     library().cuda_on_cpu_set_errors(exp2, reciprocal, seed, scale)
     try:
         yield

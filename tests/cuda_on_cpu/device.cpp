@@ -100,7 +100,7 @@ CUDA_ON_CPU_EXPORT int64_t cuda_on_cpu_devices_set() { return devices_set; }
 
 CUDA_ON_CPU_EXPORT int64_t cuda_on_cpu_loaded() { return static_cast<int64_t>(loaded.size()); }
 
-// What is not loaded cannot be while this is on, as in the capture of a graph.
+// No kernel can be loaded while this is on, as in the capture of a graph.
 CUDA_ON_CPU_EXPORT void cuda_on_cpu_capture(bool on) { captures = on; }
 
 // The next kernel to be loaded or started fails.

@@ -74,7 +74,7 @@ def _parameter_sizes(cubin: bytes) -> list[int]:
 
 
 class State:
-    """Of the devices, which a test sets, and what was asked of them."""
+    """The state of the devices, which a test sets, and the questions that they were asked."""
 
     def __init__(self, arch: int) -> None:
         self.arch = arch

@@ -80,7 +80,7 @@ def map_rows(
 
 @triton.jit
 def backward_rows(dx, dy, x, bias, mask, F: tl.constexpr, C: tl.constexpr):
-    """Stores dx; what is outside of the matrix is to add a zero."""
+    """Stores dx; a place outside of the matrix adds a zero."""
     result = widened(dy) * F(widened(x) + bias, C)
     tl.store(dx, result.to(x.dtype), mask)
     return tl.where(mask, result, 0.0)

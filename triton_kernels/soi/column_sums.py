@@ -28,7 +28,7 @@ def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS:
 
 @triton.jit
 def select_rows(dx, dy, m, inside):
-    """Stores dx; what is outside of the matrix is to add a zero."""
+    """Stores dx; a place outside of the matrix adds a zero."""
     result = tl.where(m, dy, 0.0)
     tl.store(dx, result, inside)
     return tl.where(inside, widened(result), 0.0)

@@ -53,7 +53,7 @@ struct Cursor {
 struct Octets {
   int64_t elements;
   WideDivisor columns;
-  int64_t in_vectors;     // octets; none, or those that are whole
+  int64_t in_vectors;     // octets; none, or the whole ones
   Divisor row_in_octets;  // if they are in vectors
 
   __device__ __forceinline__ int64_t count() const { return (elements + kOctet - 1) / kOctet; }
