@@ -38,8 +38,6 @@ build: $(READY)  ## Build the extension into the tree and install it as editable
 demo: build  ## Train a small network on handwritten digits, with torch's GELU and with ours
 	@$(PYTHON) examples/digits.py
 
-# Threads that wait for work leave the processor to the tests of other processes: half the time.
-test test-all: export OMP_WAIT_POLICY = passive
 test: build $(READY_TO_TEST)  ## Run the tests but for the slow ones
 	@$(PYTEST) -m "not slow"
 
