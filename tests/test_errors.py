@@ -8,6 +8,7 @@ import pytest
 import torch
 from bad_inputs import SHAPE, Bad, bad_inputs
 from calls import CALLS, CORE_CALLS, PUBLIC_CALLS, Call
+from devices import BACKENDS, kernels_for
 from torch import Tensor
 
 from gelu_kernels.operators import PublicOperator
@@ -61,6 +62,13 @@ def test_bad_input(call: Call, argument: str, bad: Bad) -> None:
 def test_bad_input_on_meta(call: Call, argument: str, bad: Bad) -> None:
     with pytest.raises(**expected(call, argument, bad)):
         call(*with_bad(call, argument, bad, "meta"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)
+def test_bad_input_on_every_backend(call: Call, argument: str, bad: Bad, backend: str) -> None:
+    with kernels_for(backend) as device, pytest.raises(**expected(call, argument, bad)):
+        call(*with_bad(call, argument, bad, device))
 
 
 @pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)
