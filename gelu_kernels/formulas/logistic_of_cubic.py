@@ -19,6 +19,9 @@ from gelu_kernels.formulas.coefficients import Constants, Polynomial
 from gelu_kernels.formulas.coefficients import exp2 as powers
 from gelu_kernels.formulas.polynomial import polynomial
 
+# What a gate's module has, but for its constants.
+__all__ = ["derivative", "in_tail", "may_tie", "second_derivative", "value"]
+
 
 def exponent(x: Real, y: Real, C: Constants) -> tuple[Real, Real]:
     """x y + log2_scale = n + fraction, as n + an origin and the fraction."""

@@ -2,15 +2,7 @@
 x sigmoid(v(x)) with v(x) = 2 sqrt(2/pi) (x + 0.044715 x^3)."""
 
 from gelu_kernels.formulas.coefficients.logistic_of_cubic import NormalTanhConstants
-from gelu_kernels.formulas.logistic_of_cubic import (
-    constants_of,
-    derivative,
-    in_tail,
-    may_tie,
-    second_derivative,
-    value,
-)
-
-__all__ = ["constants", "derivative", "in_tail", "may_tie", "second_derivative", "value"]
+from gelu_kernels.formulas.logistic_of_cubic import *  # noqa: F403 (the functions of the family)
+from gelu_kernels.formulas.logistic_of_cubic import constants_of
 
 constants = constants_of(NormalTanhConstants)
