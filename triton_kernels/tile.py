@@ -5,6 +5,15 @@ import triton.language as tl
 
 
 @triton.jit
+def origin(ROWS: tl.constexpr, COLUMNS: tl.constexpr, COLUMNS_FIRST: tl.constexpr):
+    """The first row and column of the program's tile. COLUMNS_FIRST is for a grid of more tiles in
+    a row than in a column (see tuning.py)."""
+    row = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64) * ROWS
+    column = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    return row, column
+
+
+@triton.jit
 def tile(
     pointer, row_stride, column_stride, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):

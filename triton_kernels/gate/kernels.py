@@ -5,7 +5,7 @@ import triton.language as tl
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
 from gelu_kernels.triton_kernels.storage import round_value, widened
-from gelu_kernels.triton_kernels.tile import tile
+from gelu_kernels.triton_kernels.tile import origin, tile
 
 
 @triton.jit
@@ -55,8 +55,7 @@ def map_rows(
 ):
     """out = F(x + bias) times the factors that are not None. Strides count elements, and a program
     has a tile of ROWS x COLUMNS."""
-    row = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64) * ROWS
-    column = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
 
     outs = tile(out, out_row, out_column, row, column, ROWS, COLUMNS)
     xs = tile(x, x_row, x_column, row, column, ROWS, COLUMNS)
@@ -112,8 +111,7 @@ def sum_columns(
     The rows of a block are dealt out in turn to the rows of a tile. Two tiles are loaded before one
     is computed.
     """
-    block = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64)
-    first = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns
     biases = widened(tl.load(bias + column, in_row))

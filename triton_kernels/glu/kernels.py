@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.storage import widened
-from gelu_kernels.triton_kernels.tile import tile
+from gelu_kernels.triton_kernels.tile import origin, tile
 
 
 @triton.jit
@@ -48,8 +48,7 @@ def glu_backward(
     COLUMNS_FIRST: tl.constexpr,
 ):
     """dx = dy up g'(x) and dup = dy g(x), with strides and tiles as in ``map_rows``."""
-    row = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64) * ROWS
-    column = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
 
     dxs = tile(dx, dx_row, dx_column, row, column, ROWS, COLUMNS)
     dups = tile(dup, dup_row, dup_column, row, column, ROWS, COLUMNS)

@@ -6,7 +6,7 @@ import triton.language as tl
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
 from gelu_kernels.triton_kernels.storage import widened
-from gelu_kernels.triton_kernels.tile import tile
+from gelu_kernels.triton_kernels.tile import origin, tile
 
 
 @triton.jit
@@ -52,8 +52,7 @@ def sum_masked_columns(
     OCTETS: tl.constexpr,
 ):
     """As ``gate.kernels.sum_columns``, with the mask for the gate."""
-    block = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64)
-    first = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns
     begin = block * block_rows

@@ -9,6 +9,7 @@ import triton.language as tl
 
 from gelu_kernels.triton_kernels.philox import words_of_elements
 from gelu_kernels.triton_kernels.soi.octets import byte_of, number, random_words, selected
+from gelu_kernels.triton_kernels.tile import origin
 
 
 @triton.jit
@@ -106,8 +107,7 @@ def soi_forward(
     `offset` is a multiple of 4 and that all elements follow each other in the whole; IN_ROWS, that
     they do in rows of row_length.
     """
-    row = tl.program_id(1 if COLUMNS_FIRST else 0).to(tl.int64) * ROWS
-    column = tl.program_id(0 if COLUMNS_FIRST else 1).to(tl.int64) * COLUMNS
+    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     first = row * row_step + column
     y, x, mask = y + first, x + first, mask + (first >> 3)
     period = None
