@@ -94,7 +94,7 @@ inline constexpr GluBackward glu_backward;
 inline constexpr GluHalvesForward glu_halves_forward;
 inline constexpr GluHalvesBackward glu_halves_backward;
 
-// Without up, of the halves of x.
+// y = g(x)·up; without up, of the halves of x
 struct FusedGlu : PublicOperator<FusedGlu> {
   static constexpr const char* schema =
       "fused_glu(Tensor x, Tensor? up=None, *, str gate=\"normal\") -> Tensor";

@@ -99,6 +99,7 @@ inline constexpr SoiForward soi_forward;
 inline constexpr SoiBackward soi_backward;
 inline constexpr SoiBackwardBias soi_backward_bias;
 
+// y = m x; the generator draws the seed of m
 struct SoiMap : PublicOperator<SoiMap> {
   static constexpr const char* schema =
       "soi_map(Tensor x, *, str gate=\"normal\", Generator? generator=None) -> Tensor";
@@ -106,6 +107,8 @@ struct SoiMap : PublicOperator<SoiMap> {
   C10_EXPORT static Tensor compose(const Tensor& x, std::string_view gate,
                                    const std::optional<at::Generator>& generator);
 };
+
+// y = m (x + bias), likewise
 struct FusedBiasSoiMap : PublicOperator<FusedBiasSoiMap> {
   static constexpr const char* schema =
       "fused_bias_soi_map(Tensor x, Tensor bias, *, str gate=\"normal\", "
