@@ -1,0 +1,92 @@
+"""PTX on a machine without a GPU: what nvcc and Triton compiled, instruction by instruction, over
+memory of the CPU.
+
+Each instruction is executed for many threads at once, by loops that the processor's vectors run
+(``machine/``). Every access to memory is checked against the tensors that a launch was given, every
+byte of shared memory knows who touched it since the last barrier, and a barrier must be reached by
+all threads. The special function unit errs by as much as it may. Nothing here tells what a GPU would
+take for it, nor what ptxas makes of PTX.
+"""
+
+import re
+from functools import cached_property
+from weakref import finalize
+
+from ptx_on_cpu import machine, parse
+from ptx_on_cpu.assemble import Program, UnknownOpcode, assemble
+from ptx_on_cpu.machine import Error, only_ends, special_function_unit
+
+__all__ = ["Error", "Fault", "Kernel", "UnknownOpcode", "load", "only_ends"]
+__all__ += ["special_function_unit", "record_allocations"]
+
+
+class Fault(Exception):
+    """A kernel did what none may: one line that begins with the name of the check."""
+
+
+def record_allocations() -> None:
+    """From now on, the memory of tensors is known. Kernels may touch no other."""
+    machine.library()
+
+
+class Kernel:
+    def __init__(self, found: re.Match, module: str) -> None:
+        self.name = found[1]
+        self.text = found[0]
+        self._found, self._module = found, module
+
+    @cached_property
+    def entry(self) -> parse.Entry:
+        return parse.entry(self._found)
+
+    @cached_property
+    def parameters(self) -> list[int]:
+        """Their sizes in bytes."""
+        return [parameter.size for parameter in self.entry.parameters]
+
+    @cached_property
+    def program(self) -> Program:
+        return assemble(self.entry, parse.shared(self._module), machine.widths)
+
+    @cached_property
+    def _handle(self) -> int:
+        handle = machine.load(self.program)
+        finalize(self, machine.library().ptx_forget, handle)
+        return handle
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared: int,
+        parameters: int,
+    ) -> None:
+        """Runs to the end. ``parameters`` is the address of an array of pointers, one to each
+        parameter's value; ``shared`` is the size of dynamic shared memory."""
+        threads = block[0] * block[1] * block[2]
+        most = self.entry.most_threads
+        if threads > most or (self.entry.exact_threads and threads != most):
+            raise Fault(f"launch: {threads} threads in a block of {self.name}, which is for {most}")
+        text, where = machine.launch(self._handle, (*grid, *block), shared, parameters)
+        if text:
+            raise Fault(f"{text}: {self._place(*where)}")
+
+    def _place(self, instruction: int, thread: int, *block: int) -> str:
+        statement = self.entry.statements[self.program.instructions[instruction].statement]
+        file, line = statement.place
+        source = parse.files(self._module).get(file, self.name)
+        return f"{source}:{line}, thread {thread} of block {block}: {statement}"
+
+    def executed(self) -> list[int]:
+        """How often each statement was."""
+        counts = [0] * len(self.entry.statements)
+        if "_handle" in vars(self):
+            found = machine.executed(self._handle, len(self.program.instructions))
+            for i, count in zip(self.program.instructions, found, strict=True):
+                counts[i.statement] = max(counts[i.statement], int(count))
+        return counts
+
+
+def load(text: str) -> dict[str, Kernel]:
+    """The kernels of a module, by name. Each is parsed when it is first launched."""
+    return {name: Kernel(found, text) for name, found in parse.entries(text).items()}

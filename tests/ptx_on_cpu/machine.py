@@ -1,0 +1,125 @@
+"""The machine in C++, as Python calls it."""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+
+import cpp_library
+import numpy as np
+
+from ptx_on_cpu.assemble import MAX_OPERANDS, Kind, Program
+
+HERE = Path(__file__).parent / "machine"
+
+FLAGS = ["-O2", "-ftree-vectorize", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS += ["-fvisibility=hidden", *cpp_library.WARNINGS]
+
+
+class Error(IntEnum):
+    """Of a result of the special function unit, within its bound."""
+
+    NONE = 0
+    UP = 1
+    DOWN = 2
+    RANDOM = 3
+
+
+@cache
+def library() -> ctypes.CDLL:
+    with cpp_library.build_folder("ptx_machine") as folder:
+        loaded = cpp_library.compile_and_load(
+            "gelu_kernels_ptx_machine",
+            sorted(HERE.glob("*.cpp")),
+            folder,
+            [*FLAGS, *cpp_library.processor_flags()],
+        )
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    loaded.ptx_program.restype = pointer
+    loaded.ptx_program.argtypes = [number, pointer, pointer, *[number, pointer] * 3, pointer]
+    loaded.ptx_forget.argtypes = [pointer]
+    loaded.ptx_executed.argtypes = [pointer, pointer]
+    loaded.ptx_run_ends.argtypes = [number]
+    loaded.ptx_launch.restype = ctypes.c_bool
+    loaded.ptx_launch.argtypes = [
+        pointer, pointer, ctypes.c_uint64, pointer, pointer, ctypes.c_size_t, pointer,
+    ]  # fmt: skip
+    loaded.ptx_set_errors.argtypes = [
+        ctypes.c_int, ctypes.c_int, ctypes.c_uint32, ctypes.c_double,
+    ]  # fmt: skip
+    loaded.ptx_record_allocations()
+    return loaded
+
+
+@cache
+def widths(opcode: str) -> list[int] | None:
+    """Of its operands, in bytes; None if the machine does not know the opcode."""
+    found = (ctypes.c_uint8 * MAX_OPERANDS)()
+    count = library().ptx_operation(opcode.encode(), found)
+    return None if count < 0 else list(found[:count])
+
+
+def load(program: Program) -> int:
+    """The machine's handle of it."""
+    fields = np.zeros((len(program.instructions), 5 + MAX_OPERANDS), np.int64)
+    for row, i in zip(fields, program.instructions, strict=True):
+        row[:5] = i.kind, i.guard, i.negated, i.target, i.offset
+        row[5 : 5 + len(i.operands)] = i.operands
+    opcodes = [b"" if i.kind != Kind.PLAIN else i.opcode.encode() for i in program.instructions]
+    tables = [
+        np.array(table, np.int64).reshape(-1)
+        for table in (program.constants, program.special_registers, program.parameters)
+    ]
+    counts = [len(t) for t in (program.constants, program.special_registers, program.parameters)]
+    sizes = np.array(
+        [program.register_bytes, program.parameter_bytes, program.shared_bytes], np.int64
+    )
+    return library().ptx_program(
+        len(fields),
+        (ctypes.c_char_p * len(opcodes))(*opcodes),
+        fields.ctypes.data,
+        *[x for n, t in zip(counts, tables, strict=True) for x in (n, t.ctypes.data)],
+        sizes.ctypes.data,
+    )
+
+
+def executed(handle: int, length: int) -> np.ndarray:
+    """How often each instruction was."""
+    counts = np.zeros(length, np.int64)
+    library().ptx_executed(handle, counts.ctypes.data)
+    return counts
+
+
+def launch(
+    handle: int, shape: tuple[int, ...], shared: int, parameters: int
+) -> tuple[str, list[int]]:
+    """The text of a fault, empty if there is none, and where it was."""
+    text, where = ctypes.create_string_buffer(512), (ctypes.c_int64 * 5)()
+    library().ptx_launch(
+        handle, (ctypes.c_uint32 * 6)(*shape), shared, parameters, text, len(text), where
+    )
+    return text.value.decode(), list(where)
+
+
+@contextmanager
+def special_function_unit(
+    exp2: Error, reciprocal: Error, seed: int = 0, scale: float = 1
+) -> Iterator[None]:
+    """`scale` multiplies the bounds."""
+    library().ptx_set_errors(exp2, reciprocal, seed, scale)
+    try:
+        yield
+    finally:
+        library().ptx_set_errors(Error.RANDOM, Error.RANDOM, 0, 1)
+
+
+@contextmanager
+def only_ends(blocks: int) -> Iterator[None]:
+    """Of a longer launch, only so many blocks run at either end."""
+    library().ptx_run_ends(blocks)
+    try:
+        yield
+    finally:
+        library().ptx_run_ends(0)

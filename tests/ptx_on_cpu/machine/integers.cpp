@@ -1,0 +1,276 @@
+// Integers, bits and predicates. PTX ISA 9.0, sections 9.7.1, 9.7.6 to 9.7.8.
+#include <algorithm>
+#include <string>
+
+#include "numbers.h"
+#include "tables.h"
+#include "team.h"
+
+namespace ptx {
+namespace {
+
+template <class T>
+T add(T a, T b) {
+  return a + b;
+}
+template <class T>
+T subtract(T a, T b) {
+  return a - b;
+}
+template <class T>
+T negate(T a) {
+  return 0 - a;
+}
+template <class T>
+T absolute(T a) {
+  return a < 0 ? static_cast<T>(-static_cast<std::make_unsigned_t<T>>(a)) : a;
+}
+template <class T>
+T multiply_low(T a, T b) {
+  return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+template <class T>
+T multiply_add_low(T a, T b, T c) {
+  return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b) +
+                        static_cast<uint64_t>(c));
+}
+template <class T, class Wide>
+T multiply_high(T a, T b) {
+  return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b) >> (8 * sizeof(T)));
+}
+template <class T, class Wide>
+Wide multiply_wide(T a, T b) {
+  return static_cast<Wide>(a) * static_cast<Wide>(b);
+}
+template <class T, class Wide>
+Wide multiply_add_wide(T a, T b, Wide c) {
+  using U = std::make_unsigned_t<Wide>;
+  return static_cast<Wide>(static_cast<U>(static_cast<Wide>(a) * static_cast<Wide>(b)) +
+                           static_cast<U>(c));
+}
+template <class T>
+T minimum(T a, T b) {
+  return std::min(a, b);
+}
+template <class T>
+T maximum(T a, T b) {
+  return std::max(a, b);
+}
+template <class T>
+T divide(T a, T b) {
+  return b == 0 ? static_cast<T>(-1) : static_cast<T>(a / b);
+}
+template <class T>
+T remainder(T a, T b) {
+  return b == 0 ? a : static_cast<T>(a % b);
+}
+
+// A shift by more than the width shifts everything out.
+template <class T>
+T shift_left(T a, uint32_t n) {
+  return n < 8 * sizeof(T) ? static_cast<T>(a << (n % (8 * sizeof(T)))) : T{0};
+}
+template <class T>
+T shift_right(T a, uint32_t n) {
+  return static_cast<T>(a >> std::min<uint32_t>(n, 8 * sizeof(T) - 1)) >>
+         (n >= 8 * sizeof(T) ? 1 : 0);
+}
+
+template <class T>
+T both(T a, T b) {
+  return a & b;
+}
+template <class T>
+T either(T a, T b) {
+  return a | b;
+}
+template <class T>
+T exclusive(T a, T b) {
+  return a ^ b;
+}
+template <class T>
+T complement(T a) {
+  return static_cast<T>(~a);
+}
+bool inverse(bool a) { return !a; }
+
+uint32_t look_up(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
+  uint32_t d = 0;
+  for (uint32_t k = 0; k < 8; ++k) {
+    if (!(table >> k & 1)) continue;
+    d |= (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
+  }
+  return d;
+}
+
+uint32_t field_mask(uint32_t position, uint32_t length) {
+  const uint64_t ones = length >= 32 ? ~uint64_t{0} : (uint64_t{1} << length) - 1;
+  return position >= 32 ? 0 : static_cast<uint32_t>(ones << position);
+}
+uint32_t insert_field(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+  const uint32_t position = c & 0xff, length = d & 0xff;
+  const uint32_t mask = field_mask(position, length);
+  return (b & ~mask) | (position >= 32 ? 0 : (a << position) & mask);
+}
+uint32_t extract_field(uint32_t a, uint32_t b, uint32_t c) {
+  const uint32_t position = b & 0xff, length = c & 0xff;
+  return position >= 32 ? 0 : (a >> position) & field_mask(0, length);
+}
+int32_t extract_signed_field(int32_t a, uint32_t b, uint32_t c) {
+  const uint32_t position = b & 0xff, length = c & 0xff;
+  if (length == 0) return 0;
+  const uint32_t last = std::min<uint32_t>(position + length - 1, 31);
+  const bool sign = static_cast<uint32_t>(a) >> last & 1;
+  const uint32_t kept = position >= 32 ? 0 : field_mask(0, last + 1 - position);
+  const uint32_t field = position >= 32 ? 0 : static_cast<uint32_t>(a) >> position & kept;
+  return static_cast<int32_t>(sign ? field | ~kept : field);
+}
+uint32_t permute(uint32_t a, uint32_t b, uint32_t selectors) {
+  const uint64_t bytes = a | uint64_t{b} << 32;
+  uint32_t d = 0;
+  for (int k = 0; k < 4; ++k) {
+    const uint32_t selector = selectors >> (4 * k);
+    uint32_t byte = static_cast<uint32_t>(bytes >> (8 * (selector & 7))) & 0xff;
+    if (selector & 8) byte = byte & 0x80 ? 0xff : 0;
+    d |= byte << (8 * k);
+  }
+  return d;
+}
+uint32_t population(uint32_t a) { return static_cast<uint32_t>(std::popcount(a)); }
+uint32_t leading_zeros(uint32_t a) { return static_cast<uint32_t>(std::countl_zero(a)); }
+
+template <class T>
+T move(T a) {
+  return a;
+}
+template <class T>
+T select(T a, T b, bool p) {
+  return p ? a : b;
+}
+
+uint32_t pack_16(uint16_t low, uint16_t high) { return low | uint32_t{high} << 16; }
+uint64_t pack_32(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
+uint64_t pack_4(uint16_t a, uint16_t b, uint16_t c, uint16_t d) {
+  return pack_32(pack_16(a, b), pack_16(c, d));
+}
+uint16_t low_16(uint32_t a) { return static_cast<uint16_t>(a); }
+uint16_t high_16(uint32_t a) { return static_cast<uint16_t>(a >> 16); }
+uint32_t low_32(uint64_t a) { return static_cast<uint32_t>(a); }
+uint32_t high_32(uint64_t a) { return static_cast<uint32_t>(a >> 32); }
+
+template <class T>
+bool equal(T a, T b) {
+  return a == b;
+}
+template <class T>
+bool unequal(T a, T b) {
+  return a != b;
+}
+template <class T>
+bool less(T a, T b) {
+  return a < b;
+}
+template <class T>
+bool less_or_equal(T a, T b) {
+  return a <= b;
+}
+
+template <class T, bool (*f)(T, T)>
+bool with_operands_swapped(T a, T b) {
+  return f(b, a);
+}
+
+template <class T>
+void add_comparisons(Table& table, const std::string& type) {
+  table["setp.eq." + type] = Lanes<equal<T>>::operation();
+  table["setp.ne." + type] = Lanes<unequal<T>>::operation();
+  table["setp.lt." + type] = Lanes<less<T>>::operation();
+  table["setp.le." + type] = Lanes<less_or_equal<T>>::operation();
+  table["setp.gt." + type] = Lanes<with_operands_swapped<T, less<T>>>::operation();
+  table["setp.ge." + type] = Lanes<with_operands_swapped<T, less_or_equal<T>>>::operation();
+}
+
+// What is the same for signed and unsigned numbers.
+template <class T>
+void add_bits(Table& table, const std::string& width) {
+  for (const char* kind : {"s", "u", "b"}) {
+    const std::string type = kind + width;
+    table["add." + type] = Lanes<add<T>>::operation();
+    table["sub." + type] = Lanes<subtract<T>>::operation();
+    table["neg." + type] = Lanes<negate<T>>::operation();
+    table["mul.lo." + type] = Lanes<multiply_low<T>>::operation();
+    table["mad.lo." + type] = Lanes<multiply_add_low<T>>::operation();
+    table["mov." + type] = Lanes<move<T>>::operation();
+    table["selp." + type] = Lanes<select<T>>::operation();
+  }
+  table["mov.f" + width] = Lanes<move<T>>::operation();
+  table["selp.f" + width] = Lanes<select<T>>::operation();
+  table["and.b" + width] = Lanes<both<T>>::operation();
+  table["or.b" + width] = Lanes<either<T>>::operation();
+  table["xor.b" + width] = Lanes<exclusive<T>>::operation();
+  table["not.b" + width] = Lanes<complement<T>>::operation();
+  table["shl.b" + width] = Lanes<shift_left<T>>::operation();
+  table["setp.eq.b" + width] = Lanes<equal<T>>::operation();
+  table["setp.ne.b" + width] = Lanes<unequal<T>>::operation();
+}
+
+template <class T>
+void add_ordered(Table& table, const std::string& type) {
+  table["min." + type] = Lanes<minimum<T>>::operation();
+  table["max." + type] = Lanes<maximum<T>>::operation();
+  table["div." + type] = Lanes<divide<T>>::operation();
+  table["rem." + type] = Lanes<remainder<T>>::operation();
+  table["shr." + type] = Lanes<shift_right<T>>::operation();
+  add_comparisons<T>(table, type);
+}
+
+}  // namespace
+
+void add_integer_operations(Table& table) {
+  add_bits<uint16_t>(table, "16");
+  add_bits<uint32_t>(table, "32");
+  add_bits<uint64_t>(table, "64");
+  add_ordered<int16_t>(table, "s16");
+  add_ordered<int32_t>(table, "s32");
+  add_ordered<int64_t>(table, "s64");
+  add_ordered<uint16_t>(table, "u16");
+  add_ordered<uint32_t>(table, "u32");
+  add_ordered<uint64_t>(table, "u64");
+  add(table, {"shr.b16"}, Lanes<shift_right<uint16_t>>::operation());
+  add(table, {"shr.b32"}, Lanes<shift_right<uint32_t>>::operation());
+  add(table, {"shr.b64"}, Lanes<shift_right<uint64_t>>::operation());
+  add(table, {"abs.s32"}, Lanes<absolute<int32_t>>::operation());
+  add(table, {"abs.s64"}, Lanes<absolute<int64_t>>::operation());
+  add(table, {"mul.hi.u32"}, Lanes<multiply_high<uint32_t, uint64_t>>::operation());
+  add(table, {"mul.hi.s32"}, Lanes<multiply_high<int32_t, int64_t>>::operation());
+  add(table, {"mul.hi.u64"}, Lanes<multiply_high<uint64_t, unsigned __int128>>::operation());
+  add(table, {"mul.wide.u16"}, Lanes<multiply_wide<uint16_t, uint32_t>>::operation());
+  add(table, {"mul.wide.s16"}, Lanes<multiply_wide<int16_t, int32_t>>::operation());
+  add(table, {"mul.wide.u32"}, Lanes<multiply_wide<uint32_t, uint64_t>>::operation());
+  add(table, {"mul.wide.s32"}, Lanes<multiply_wide<int32_t, int64_t>>::operation());
+  add(table, {"mad.wide.u32"}, Lanes<multiply_add_wide<uint32_t, uint64_t>>::operation());
+  add(table, {"mad.wide.s32"}, Lanes<multiply_add_wide<int32_t, int64_t>>::operation());
+  add(table, {"lop3.b32"}, Lanes<look_up>::operation());
+  add(table, {"bfi.b32"}, Lanes<insert_field>::operation());
+  add(table, {"bfe.u32"}, Lanes<extract_field>::operation());
+  add(table, {"bfe.s32"}, Lanes<extract_signed_field>::operation());
+  add(table, {"prmt.b32"}, Lanes<permute>::operation());
+  add(table, {"popc.b32"}, Lanes<population>::operation());
+  add(table, {"clz.b32"}, Lanes<leading_zeros>::operation());
+
+  add(table, {"mov.pred"}, Lanes<move<bool>>::operation());
+  add(table, {"and.pred"}, Lanes<both<bool>>::operation());
+  add(table, {"or.pred"}, Lanes<either<bool>>::operation());
+  add(table, {"xor.pred"}, Lanes<exclusive<bool>>::operation());
+  add(table, {"not.pred"}, Lanes<inverse>::operation());
+
+  // mov between a register and its parts, which the assembler names so.
+  add(table, {"pack.b32"}, Lanes<pack_16>::operation());
+  add(table, {"pack.b64"}, Lanes<pack_32>::operation());
+  add(table, {"pack4.b64"}, Lanes<pack_4>::operation());
+  add(table, {"unpack.b32"}, Both<low_16, high_16>::operation());
+  add(table, {"unpack.b64"}, Both<low_32, high_32>::operation());
+  add(table, {"cvta.to.global.u64", "cvta.global.u64"}, Lanes<move<uint64_t>>::operation());
+}
+
+}  // namespace ptx

@@ -1,0 +1,213 @@
+// Loads and stores. Every access must lie in what the launch was given, and at a multiple of its
+// size. PTX ISA 9.0, sections 9.7.9.8 and 9.7.9.12.
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "block.h"
+#include "tables.h"
+#include "team.h"
+
+namespace ptx {
+namespace {
+
+std::string number(uint64_t x) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%#llx", static_cast<unsigned long long>(x));
+  return text;
+}
+
+[[noreturn]] void fail(const std::string& what, uint64_t address, size_t size, int lane) {
+  throw Fault("memcheck: " + std::to_string(size) + " bytes at " + number(address) + " " + what,
+              lane);
+}
+
+void check_alignment(uint64_t address, size_t size, int lane) {
+  if (address % size) fail("are misaligned", address, size, lane);
+}
+
+bool holds(const Region& region, uint64_t address, size_t size) {
+  return address >= region.begin && address <= region.end && size <= region.end - address;
+}
+
+const Region& region_of(const Block& block, uint64_t address, size_t size, int lane) {
+  for (const Region& region : block.regions) {
+    if (holds(region, address, size)) return region;
+  }
+  std::string what = "are not in the memory that the launch was given";
+  for (const Region& region : block.regions) {
+    if (address < region.begin || address >= region.end + 4096) continue;
+    what += ": an allocation of " + std::to_string(region.end - region.begin) + " bytes ends " +
+            (address < region.end ? "within them"
+                                  : std::to_string(address - region.end) + " bytes before");
+    break;
+  }
+  fail(what, address, size, lane);
+}
+
+struct Global {
+  using Address = uint64_t;
+  // Calls f(lane, data) for each lane that executes.
+  template <size_t size, class F>
+  static void access(Team& t, const Instruction& i, const Address* addresses, bool, F f) {
+    const Region* region = t.block->regions.data();
+    if (t.block->regions.empty()) region = &region_of(*t.block, addresses[0], size, 0);
+    for_each_active(t, [&](int lane) {
+      const uint64_t address = addresses[lane] + i.offset;
+      check_alignment(address, size, lane);
+      if (!holds(*region, address, size)) region = &region_of(*t.block, address, size, lane);
+      f(lane, reinterpret_cast<char*>(address));
+    });
+  }
+};
+
+template <class A>
+struct Shared {
+  using Address = A;
+  template <size_t size, class F>
+  static void access(Team& t, const Instruction& i, const Address* addresses, bool writes, F f) {
+    SharedMemory& memory = t.block->shared;
+    for_each_active(t, [&](int lane) {
+      const uint64_t at = static_cast<uint64_t>(addresses[lane]) + i.offset;
+      check_alignment(at, size, lane);
+      if (at > memory.size() || size > memory.size() - at) {
+        fail("of shared memory are not among its " + std::to_string(memory.size()), at, size, lane);
+      }
+      const int thread = t.first_thread + lane;
+      try {
+        f(lane, writes ? memory.write(at, size, thread)
+                       : const_cast<char*>(memory.read(at, size, thread)));
+      } catch (const Fault& fault) {
+        throw Fault(fault.what(), lane);
+      }
+    });
+  }
+};
+
+struct Parameters {
+  using Address = uint64_t;
+  template <size_t size, class F>
+  static void access(Team& t, const Instruction& i, const Address* addresses, bool, F f) {
+    const std::vector<char>& memory = t.block->parameters;
+    for_each_active(t, [&](int lane) {
+      const uint64_t at = addresses[lane] + i.offset;
+      check_alignment(at, size, lane);
+      if (at > memory.size() || size > memory.size() - at) {
+        fail("of the parameters are not among their " + std::to_string(memory.size()), at, size,
+             lane);
+      }
+      f(lane, const_cast<char*>(memory.data() + at));
+    });
+  }
+};
+
+// The operands are the elements of the vector, then the address.
+template <class Space, class T, int count>
+void load(Team& t, const Instruction& i) {
+  std::array<T*, count> columns;
+  for (int k = 0; k < count; ++k) columns[k] = t.column<T>(i.operands[k]);
+  const auto* addresses = t.column<const typename Space::Address>(i.operands[count]);
+  Space::template access<count * sizeof(T)>(
+      t, i, addresses, false, [&](int lane, const char* data) {
+        for (int k = 0; k < count; ++k)
+          std::memcpy(columns[k] + lane, data + k * sizeof(T), sizeof(T));
+      });
+}
+
+// The operands are the address, then the elements.
+template <class Space, class T, int count>
+void store(Team& t, const Instruction& i) {
+  std::array<const T*, count> columns;
+  for (int k = 0; k < count; ++k) columns[k] = t.column<const T>(i.operands[1 + k]);
+  const auto* addresses = t.column<const typename Space::Address>(i.operands[0]);
+  Space::template access<count * sizeof(T)>(t, i, addresses, true, [&](int lane, char* data) {
+    for (int k = 0; k < count; ++k) std::memcpy(data + k * sizeof(T), columns[k] + lane, sizeof(T));
+  });
+}
+
+template <class Space, class T, int count>
+void add_count(Table& table, const std::string& space, const std::string& type) {
+  using A = typename Space::Address;
+  const std::string vector = count == 1 ? "." : ".v" + std::to_string(count) + ".";
+  const std::string key = std::is_same_v<A, uint32_t> ? ".a32" : "";
+  Operation in = {load<Space, T, count>, std::vector<uint8_t>(count, sizeof(T))};
+  in.widths.push_back(sizeof(A));
+  table["ld" + space + vector + type + key] = in;
+  if constexpr (!std::is_same_v<Space, Parameters>) {
+    Operation out = {store<Space, T, count>, {sizeof(A)}};
+    out.widths.insert(out.widths.end(), count, sizeof(T));
+    table["st" + space + vector + type + key] = out;
+  }
+}
+
+template <class Space, class T>
+void add_type(Table& table, const std::string& space, std::initializer_list<const char*> types) {
+  for (const char* type : types) {
+    add_count<Space, T, 1>(table, space, type);
+    add_count<Space, T, 2>(table, space, type);
+    add_count<Space, T, 4>(table, space, type);
+    if constexpr (sizeof(T) <= 4) add_count<Space, T, 8>(table, space, type);
+  }
+}
+
+template <class Space>
+void add_space(Table& table, const std::string& space) {
+  add_type<Space, uint8_t>(table, space, {"b8", "u8", "s8"});
+  add_type<Space, uint16_t>(table, space, {"b16", "u16", "s16"});
+  add_type<Space, uint32_t>(table, space, {"b32", "u32", "s32", "f32"});
+  add_type<Space, uint64_t>(table, space, {"b64", "u64", "s64", "f64"});
+}
+
+// Eight rows of 16 bytes, whose addresses eight lanes give, are a matrix; each lane has four bytes
+// of it. PTX ISA 9.0, sections 9.7.14.5.15 and 9.7.14.5.16.
+template <int count, bool writes>
+void access_matrices(Team& t, const Instruction& i) {
+  constexpr int kRows = 8, kRowBytes = 16;
+  const auto* addresses = t.column<const uint32_t>(i.operands[writes ? 0 : count]);
+  for (int lane = 0; lane < t.threads; ++lane) {
+    if (!t.active[lane]) throw Fault("synccheck: not all lanes of a warp move its matrices", lane);
+  }
+  for (int warp = 0; warp < t.threads; warp += kWarp) {
+    for (int row = 0; row < count * kRows; ++row) {
+      const int giver = warp + row;
+      const uint64_t at = static_cast<uint64_t>(addresses[giver]) + i.offset;
+      check_alignment(at, kRowBytes, giver);
+      if (at + kRowBytes > t.block->shared.size())
+        fail("are not in shared memory", at, kRowBytes, giver);
+      for (int k = 0; k < kRowBytes / 4; ++k) {
+        const int lane = warp + row % kRows * 4 + k;
+        auto* word = t.column<uint32_t>(i.operands[row / kRows + writes]) + lane;
+        SharedMemory& shared = t.block->shared;
+        if constexpr (writes) {
+          std::memcpy(shared.write(at + 4 * k, 4, t.first_thread + lane), word, 4);
+        } else {
+          std::memcpy(word, shared.read(at + 4 * k, 4, t.first_thread + lane), 4);
+        }
+      }
+    }
+  }
+}
+
+template <int count>
+void add_matrices(Table& table) {
+  const std::string suffix = ".sync.aligned.m8n8.x" + std::to_string(count) + ".shared.b16.a32";
+  std::vector<uint8_t> widths(count + 1, 4);
+  table["ldmatrix" + suffix] = {access_matrices<count, false>, widths};
+  table["stmatrix" + suffix] = {access_matrices<count, true>, widths};
+}
+
+}  // namespace
+
+void add_memory_operations(Table& table) {
+  add_space<Global>(table, ".global");
+  add_space<Global>(table, "");  // a generic address is one of global memory
+  add_space<Parameters>(table, ".param");
+  add_space<Shared<uint32_t>>(table, ".shared");
+  add_space<Shared<uint64_t>>(table, ".shared");
+  add_matrices<1>(table);
+  add_matrices<2>(table);
+  add_matrices<4>(table);
+}
+
+}  // namespace ptx

@@ -1,0 +1,62 @@
+// PTX ISA 9.0, 9.7.3: the error of ex2.approx.ftz.f32 is 2^-22 relative to the result, that of
+// rcp.approx.ftz.f32 2^-23. Subnormal numbers are flushed.
+#include "special_function_unit.h"
+
+#include <cfloat>
+#include <cmath>
+
+#include "numbers.h"
+
+namespace ptx {
+namespace {
+
+enum Error { none, up, down, random };
+Error exp2_error = random, reciprocal_error = random;
+uint32_t seed = 0;
+double scale = 1;  // of the bounds
+
+// In [-1, 1], another one for each argument.
+double noise(float x) {
+  uint64_t h = (bits(x) | uint64_t{seed} << 32) * 0x9e3779b97f4a7c15;
+  h = (h ^ h >> 32) * 0xd6e8feb86659fd93;
+  return static_cast<double>(h >> 32) * 0x1p-31 - 1;
+}
+
+float flushed(float x) { return std::fabs(x) < FLT_MIN ? std::copysign(0.0f, x) : x; }
+
+// A float within `bound` of y >= 0.
+float inexact(double y, double bound, Error error, float x) {
+  bound *= scale;
+  const double least = y * (1 - bound), most = y * (1 + bound);
+  float result = static_cast<float>(y);
+  if (error == up) result = static_cast<float>(most);
+  if (error == down) result = static_cast<float>(least);
+  if (error == random) result = static_cast<float>(y * (1 + bound * noise(x)));
+  if (result > most) result = std::nextafter(result, 0.0f);
+  if (result < least) result = std::nextafter(result, INFINITY);
+  return flushed(result);
+}
+
+}  // namespace
+
+float approximate_exp2(float x) {
+  x = flushed(x);
+  const double bound = x == std::floor(x) ? 0 : 0x1p-22;
+  return canonical(inexact(std::exp2(static_cast<double>(x)), bound, exp2_error, x));
+}
+
+float approximate_reciprocal(float x) {
+  x = flushed(x);
+  const float magnitude = inexact(1.0 / std::fabs(x), 0x1p-23, reciprocal_error, x);
+  return canonical(std::copysign(magnitude, x));
+}
+
+}  // namespace ptx
+
+extern "C" __attribute__((visibility("default"))) void ptx_set_errors(int exp2, int reciprocal,
+                                                                      uint32_t seed, double scale) {
+  ptx::exp2_error = static_cast<ptx::Error>(exp2);
+  ptx::reciprocal_error = static_cast<ptx::Error>(reciprocal);
+  ptx::seed = seed;
+  ptx::scale = scale;
+}

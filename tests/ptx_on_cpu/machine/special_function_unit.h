@@ -1,0 +1,9 @@
+// A special function unit with the errors that PTX allows.
+#pragma once
+
+namespace ptx {
+
+float approximate_exp2(float x);
+float approximate_reciprocal(float x);
+
+}  // namespace ptx

@@ -1,0 +1,25 @@
+// The opcodes that the machine knows, by their names in PTX.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+
+#include "program.h"
+
+namespace ptx {
+
+using Table = std::map<std::string, Operation, std::less<>>;
+
+void add_integer_operations(Table& table);
+void add_float_operations(Table& table);
+void add_conversions(Table& table);
+void add_memory_operations(Table& table);
+void add_warp_operations(Table& table);
+
+// Several names of PTX for one operation, as signedness often makes no difference.
+inline void add(Table& table, std::initializer_list<const char*> names, const Operation& o) {
+  for (const char* name : names) table.emplace(name, o);
+}
+
+}  // namespace ptx
