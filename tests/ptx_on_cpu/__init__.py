@@ -4,8 +4,8 @@ memory of the CPU.
 Each instruction is executed for many threads at once, by loops that the processor's vectors run
 (``machine/``). Every access to memory is checked against the tensors that a launch was given, every
 byte of shared memory knows who touched it since the last barrier, and a barrier must be reached by
-all threads. The special function unit errs by as much as it may. Nothing here tells what a GPU would
-take for it, nor what ptxas makes of PTX.
+all threads. The special function unit errs by as much as it may. Nothing here tells what a GPU
+would take for it, nor what ptxas makes of PTX.
 """
 
 import re
