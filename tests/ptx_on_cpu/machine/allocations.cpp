@@ -13,41 +13,30 @@ namespace {
 std::mutex recording;
 std::map<uintptr_t, uintptr_t> ends;  // by where allocations begin
 
+c10::Allocator* torchs;
+
 struct Recorder : c10::Allocator {
-  struct Owner {
-    c10::DataPtr memory;
-  };
-
-  explicit Recorder(c10::Allocator* allocator) : allocator(allocator) {}
-
   c10::DataPtr allocate(size_t bytes) override {
-    c10::DataPtr memory = allocator->allocate(bytes);
-    void* const data = memory.get();
-    if (!data) return memory;
-    const auto begin = reinterpret_cast<uintptr_t>(data);
-    {
+    void* const data = torchs->raw_allocate(bytes);
+    if (data) {
       const std::lock_guard lock(recording);
+      const auto begin = reinterpret_cast<uintptr_t>(data);
       ends[begin] = begin + bytes;
     }
-    const c10::Device device = memory.device();
-    return {data, new Owner{std::move(memory)}, forget, device};
+    return {data, data, forget, c10::kCPU};
   }
-  // Without this, torch takes the context of memory for the memory itself.
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return forget; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
   }
 
-  static void forget(void* context) {
-    auto* const owner = static_cast<Owner*>(context);
+  static void forget(void* data) {
     {
       const std::lock_guard lock(recording);
-      ends.erase(reinterpret_cast<uintptr_t>(owner->memory.get()));
+      ends.erase(reinterpret_cast<uintptr_t>(data));
     }
-    delete owner;
+    torchs->raw_deallocate(data);
   }
-
-  c10::Allocator* allocator;
 };
 
 }  // namespace
@@ -63,6 +52,7 @@ Region allocation_of(uintptr_t address) {
 }  // namespace ptx
 
 extern "C" __attribute__((visibility("default"))) void ptx_record_allocations() {
-  static ptx::Recorder recorder(c10::GetCPUAllocator());
+  static ptx::Recorder recorder;
+  if (!ptx::torchs) ptx::torchs = c10::GetCPUAllocator();
   c10::SetCPUAllocator(&recorder, /*priority=*/1);
 }
