@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-import cuda_on_cpu
 import pytest
 import torch
 import triton_interpreter
+from ptx_on_cpu import cuda
 
 GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "triton")]
 HAS_GPU = torch.cuda.is_available()
 DEVICES = ["cpu", *(GPU_DEVICES if HAS_GPU else [])]
-BACKENDS = ["cuda_on_cpu", *(GPU_DEVICES if HAS_GPU else ["triton_interpreter"])]
+BACKENDS = ["cuda_ptx", *(GPU_DEVICES if HAS_GPU else ["triton_interpreter"])]
 
 if not HAS_GPU:
     triton_interpreter.switch_on()
@@ -25,8 +25,8 @@ if not HAS_GPU:
 @contextmanager
 def kernels_for(device: str) -> Iterator[str]:
     """The torch device of the tensors that these kernels take."""
-    if device == "cuda_on_cpu":
-        with cuda_on_cpu.enabled():
+    if device == "cuda_ptx":
+        with cuda.enabled():
             yield "cpu"
     elif device.startswith("triton") and find_spec("triton") is None:
         pytest.skip("needs Triton")

@@ -1,16 +1,16 @@
 """How the CUDA kernels are started: on which device, loaded when, and the message of a failure.
 
-A fake of CUDA's runtime stands in for it (see tests/cuda_on_cpu).
+A stub of CUDA's runtime stands in for it (see tests/ptx_on_cpu/cuda_runtime).
 """
 
 from collections.abc import Iterator
 from itertools import count, product
 
-import cuda_on_cpu
 import pytest
 import torch
 from calls import CORE_CALLS, DTYPES, Call
 from layouts import LAYOUTS, arrangements
+from ptx_on_cpu import cuda, only_ends
 from torch import Tensor
 
 from gelu_kernels import functional
@@ -30,7 +30,7 @@ unused = count(1)
 def device() -> Iterator[int]:
     """One on which nothing is loaded yet, for all tensors."""
     device = next(unused)
-    with cuda_on_cpu.enabled(), cuda_on_cpu.on_device(device):
+    with cuda.enabled(), cuda.on_device(device):
         yield device
 
 
@@ -43,30 +43,30 @@ def start(call: Call) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_caller_keeps_the_current_device(call: Call, device: int, fails: bool) -> None:
-    with cuda_on_cpu.current_device(127):
+    with cuda.current_device(127):
         if fails:
-            cuda_on_cpu.fail_next()
+            cuda.fail_next()
             with pytest.raises(torch.AcceleratorError):
                 start(call)
         start(call)
-        assert cuda_on_cpu.state().current_device == 127
-    assert cuda_on_cpu.state().device_of_last == device
+        assert cuda.state().current_device == 127
+    assert cuda.state().device_of_last == device
 
 
 def test_a_device_that_is_current_is_not_set(call: Call, device: int) -> None:
-    before = cuda_on_cpu.state()
-    with cuda_on_cpu.current_device(device):
+    before = cuda.state()
+    with cuda.current_device(device):
         start(call)
-    after = cuda_on_cpu.state()
+    after = cuda.state()
     assert after.launches > before.launches
     assert after.devices_set == before.devices_set
 
 
 def test_a_device_that_is_not_there() -> None:
-    with cuda_on_cpu.enabled(), cuda_on_cpu.on_device(128), cuda_on_cpu.current_device(127):
+    with cuda.enabled(), cuda.on_device(128), cuda.current_device(127):
         with pytest.raises(torch.AcceleratorError, match="cudaErrorInvalidDevice: invalid device"):
             start(CORE_CALLS[0])
-        assert cuda_on_cpu.state().current_device == 127
+        assert cuda.state().current_device == 127
 
 
 # Loading
@@ -88,19 +88,19 @@ def test_a_small_call_loads_what_others_need(call: Call, device: int) -> None:
             return torch.empty(shape, dtype=dtype).fill_(1)
 
         call(*call.inputs((4, 1024), make), gate=gate)
-        loaded = cuda_on_cpu.state().loaded
-        with cuda_on_cpu.capture(), cuda_on_cpu.only_ends(1):
+        loaded = cuda.state().loaded
+        with cuda.capture(), only_ends(1):
             for layout, shape in OTHERS:
                 call(*next(arrangements(call, LAYOUTS[layout], shape, make)), gate=gate)
-        assert cuda_on_cpu.state().loaded == loaded
+        assert cuda.state().loaded == loaded
 
 
 def test_a_capture_without_a_warm_up_is_refused(device: int) -> None:
     message = "gate_forward: .* cudaErrorStreamCaptureUnsupported: operation not permitted"
-    with cuda_on_cpu.capture(), pytest.raises(torch.AcceleratorError, match=message):
+    with cuda.capture(), pytest.raises(torch.AcceleratorError, match=message):
         start(CORE_CALLS[0])
     start(CORE_CALLS[0])
-    with cuda_on_cpu.capture():
+    with cuda.capture():
         start(CORE_CALLS[0])
 
 
@@ -113,23 +113,23 @@ def test_a_failure_is_an_error_of_the_accelerator(call: Call, device: int) -> No
         9: "cudaErrorInvalidConfiguration: invalid configuration argument",
         900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
     }.items():
-        cuda_on_cpu.fail_next(error)
+        cuda.fail_next(error)
         with pytest.raises(torch.AcceleratorError) as caught:
             start(call)
         message = f"gelu_kernels::{call.op.name}: CUDA could not start the kernel: {words}"
         assert str(caught.value).splitlines()[0] == message
         assert caught.value.error_code == error
-        assert cuda_on_cpu.state().last_error == 0  # that nobody else reports it
+        assert cuda.state().last_error == 0  # that nobody else reports it
     start(call)
 
 
 def test_a_failure_of_the_functions(device: int) -> None:
     x = torch.randn(3, requires_grad=True)
     y = functional.gelu(x)
-    cuda_on_cpu.fail_next()
+    cuda.fail_next()
     with pytest.raises(torch.AcceleratorError, match="gate_forward: .*InvalidConfiguration"):
         functional.gelu(x)
-    cuda_on_cpu.fail_next()
+    cuda.fail_next()
     with pytest.raises(torch.AcceleratorError, match="gate_backward: .*InvalidConfiguration") as e:
         y.sum().backward()
     assert e.value.error_code == 9
@@ -138,13 +138,13 @@ def test_a_failure_of_the_functions(device: int) -> None:
 @pytest.mark.parametrize("error", [98, 209, 222])
 def test_a_device_without_a_binary(call: Call, device: int, error: int) -> None:
     """The message names the device, the build and the remedy."""
-    cuda_on_cpu.fail_next(error)
+    cuda.fail_next(error)
     with pytest.raises(torch.AcceleratorError, match=f"gelu_kernels::{call.op.name}: ") as caught:
         start(call)
     assert caught.value.error_code == error
     message = str(caught.value).splitlines()[0]
     assert f"cuda:{device} is a Processor of compute capability 7.5" in message
-    assert f"nvcc {cuda_on_cpu.BUILT}" in message
+    assert f"nvcc {cuda.BUILT}" in message
     assert "TORCH_CUDA_ARCH_LIST=7.5" in message
     assert "GELU_KERNELS_BACKEND=triton" in message
     start(call)

@@ -11,12 +11,12 @@ from functools import partial
 from itertools import islice, product
 
 import bits
-import cuda_on_cpu
 import pytest
 import torch
 from calls import CORE_CALLS, DTYPES, SEED, Call, normal
 from devices import BACKENDS, kernels_for
 from layouts import LAYOUTS, arrangements
+from ptx_on_cpu import cuda
 from torch import Tensor
 from torch.autograd import gradcheck
 
@@ -56,12 +56,12 @@ def check(backend: str, call: Call, build: Callable[[str], list[Tensor]], gate: 
     gate = gate or call.gates[0]
     torch.manual_seed(1)
     expected = call(*build("cpu"), gate=gate)
-    started = cuda_on_cpu.launches() if backend == "cuda_on_cpu" else 0
+    started = cuda.launches() if backend == "cuda_ptx" else 0
     with kernels_for(backend) as device:
         torch.manual_seed(1)
         results = call(*build(device), gate=gate)
-    if backend == "cuda_on_cpu" and expected[0].numel():
-        assert cuda_on_cpu.launches() > started
+    if backend == "cuda_ptx" and expected[0].numel():
+        assert cuda.launches() > started
     for name, result, e in zip(call.op.outputs, results, expected, strict=True):
         assert result.stride() == e.stride(), name
         differ = bits.differing(result.cpu(), e)

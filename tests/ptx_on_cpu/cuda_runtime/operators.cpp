@@ -26,7 +26,7 @@ cuda::Queue queue_of(const at::Tensor&) { return {device, callers_stream()}; }
 
 }  // namespace gelu_kernels
 
-CUDA_ON_CPU_EXPORT void cuda_on_cpu_enable() {
+PTX_ON_CPU_EXPORT void ptx_on_cpu_enable() {
   gelu_kernels::Silence silence;
   const c10::WarningUtils::WarningHandlerGuard guard(&silence);
   gelu_kernels::library = std::make_unique<torch::Library>(
@@ -35,7 +35,7 @@ CUDA_ON_CPU_EXPORT void cuda_on_cpu_enable() {
 }
 
 // The device of every tensor.
-CUDA_ON_CPU_EXPORT void cuda_on_cpu_put_tensors_on(int device) { gelu_kernels::device = device; }
+PTX_ON_CPU_EXPORT void ptx_on_cpu_put_tensors_on(int device) { gelu_kernels::device = device; }
 
 // The kernels for the CPU come back.
-CUDA_ON_CPU_EXPORT void cuda_on_cpu_disable() { gelu_kernels::library.reset(); }
+PTX_ON_CPU_EXPORT void ptx_on_cpu_disable() { gelu_kernels::library.reset(); }

@@ -1,4 +1,4 @@
-"""``cd tests; python -m cuda_on_cpu.error_table``: 16-bit results that errors of the unit turn.
+"""``cd tests; python -m ptx_on_cpu.error_table``: 16-bit results that errors of the unit turn.
 
 Each column has the most of 65,536 that are misrounded, for errors of zero, for all combinations of
 the largest errors, and for random ones; then the same for errors of so many times their bounds.
@@ -12,8 +12,7 @@ import torch
 from oracle import GATES
 from sweeps import ORDERS
 
-import cuda_on_cpu
-from cuda_on_cpu import Error
+from ptx_on_cpu import Error, cuda, special_function_unit
 
 SCALES = (4, 16, 64, 256)
 
@@ -23,8 +22,8 @@ def misrounded(gate: str, order: int, dtype: torch.dtype, units: list[tuple[floa
     x = oracle.every_16_bit_input(dtype)
     counts = []
     for unit in units:
-        with cuda_on_cpu.special_function_unit(*unit), cuda_on_cpu.enabled():
-            y = oracle.evaluate(gate, order, x)
+        with special_function_unit(*unit), cuda.enabled():
+            y = oracle.evaluate(gate, order, x.clone())
         counts.append(sweeps.misrounded(gate, order, dtype, y).numel())
     return max(counts)
 

@@ -1,0 +1,148 @@
+"""The CUDA operators without a GPU: the project's host code launches its kernels' PTX here.
+
+A stub of CUDA's runtime (cuda_runtime/) has 128 devices, which share the memory of the CPU.
+"""
+
+import ctypes
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import NamedTuple
+
+import ptx_on_cpu
+from ptx_on_cpu import cuda_build
+from ptx_on_cpu.cuda_build import BUILT as BUILT
+
+INVALID_CONFIGURATION = 9  # of CUDA's errors
+
+_architecture = cuda_build.WITH_LIBRARY
+_running = Lock()
+_raised: list[BaseException] = []  # in a launch, which can only fail
+
+
+def _name(mangled: str) -> str:
+    """The same from every run of nvcc: some anonymous namespaces end with its process's number."""
+    length = re.search(r"(\d+)(?=_GLOBAL__N_)", mangled)
+    if not length:
+        return mangled
+    end = length.end() + int(length[1])
+    space = re.sub(r"(_cu_[0-9a-f]{8})_\d+$", r"\1", mangled[length.end() : end])
+    return mangled[: length.start()] + space + mangled[end:]
+
+
+@cache
+def kernels(architecture: str = cuda_build.WITH_LIBRARY) -> dict[str, ptx_on_cpu.Kernel]:
+    """All there are, by names that all architectures share."""
+    found = {}
+    for text in cuda_build.ptx(architecture):
+        some = {_name(name): kernel for name, kernel in ptx_on_cpu.load(text).items()}
+        assert not some.keys() & found.keys()
+        found |= some
+    return found
+
+
+@ctypes.CFUNCTYPE(
+    ctypes.c_bool,
+    ctypes.c_char_p,
+    ctypes.POINTER(ctypes.c_uint),
+    ctypes.POINTER(ctypes.c_uint),
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+)
+def _run(name: bytes, grid, block, shared: int, parameters: int) -> bool:
+    try:
+        with _running:
+            kernel = kernels(_architecture)[_name(name.decode())]
+            kernel.launch(tuple(grid[:3]), tuple(block[:3]), shared, parameters)
+        return True
+    except ptx_on_cpu.Fault as fault:
+        text = str(fault)
+    except BaseException as error:  # it cannot pass through the operator
+        _raised.append(error)
+        text = traceback.format_exc()
+    space = ctypes.c_char * 4096
+    space.in_dll(library(), "ptx_on_cpu_fault").value = text.encode()[-4095:]
+    return False
+
+
+@cache
+def library() -> ctypes.CDLL:
+    loaded = cuda_build.library()
+    for count in ("launches", "loaded", "devices_set"):
+        getattr(loaded, f"ptx_on_cpu_{count}").restype = ctypes.c_int64
+    loaded.ptx_on_cpu_run_kernels_by(_run)
+    return loaded
+
+
+@contextmanager
+def enabled(architecture: str = cuda_build.WITH_LIBRARY) -> Iterator[None]:
+    """The operators take tensors of the CPU, if they are made from now on, to the CUDA kernels."""
+    global _architecture
+    ptx_on_cpu.record_allocations()
+    kernels(architecture)
+    before, _architecture = _architecture, architecture
+    library().ptx_on_cpu_enable()
+    try:
+        yield
+    finally:
+        library().ptx_on_cpu_disable()
+        _architecture = before
+        if _raised:
+            raise _raised.pop()
+
+
+@contextmanager
+def on_device(device: int) -> Iterator[None]:
+    """All tensors are on this one of 128 devices."""
+    library().ptx_on_cpu_put_tensors_on(device)
+    try:
+        yield
+    finally:
+        library().ptx_on_cpu_put_tensors_on(0)
+
+
+@contextmanager
+def current_device(device: int) -> Iterator[None]:
+    library().ptx_on_cpu_set_current_device(device)
+    try:
+        yield
+    finally:
+        library().ptx_on_cpu_set_current_device(0)
+
+
+@contextmanager
+def capture() -> Iterator[None]:
+    """No kernel can be loaded."""
+    library().ptx_on_cpu_capture(True)
+    try:
+        yield
+    finally:
+        library().ptx_on_cpu_capture(False)
+
+
+def fail_next(error: int = INVALID_CONFIGURATION) -> None:
+    """The next time that a kernel is loaded or started."""
+    library().ptx_on_cpu_fail_next(error)
+
+
+class State(NamedTuple):
+    """The stub's. It counts for the whole process."""
+
+    launches: int
+    loaded: int  # kernels, on all devices together
+    devices_set: int  # by cudaSetDevice
+    current_device: int
+    device_of_last: int  # launch
+    last_error: int
+
+
+def state() -> State:
+    return State(*(getattr(library(), f"ptx_on_cpu_{name}")() for name in State._fields))
+
+
+def launches() -> int:
+    """So many have been started."""
+    return library().ptx_on_cpu_launches()

@@ -1,0 +1,112 @@
+"""The project's .cu files as nvcc compiles them: their PTX, and their host code in one library.
+
+The library has a stub of CUDA's runtime in place of cudart, and the operators for tensors.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import cpp_library
+import pytest
+import torch
+from torch.utils import cpp_extension
+
+import gelu_kernels  # noqa: F401 (it defines the operators)
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CSRC = ROOT / "csrc"
+OPERATORS = [CSRC / "ops" / "check.cpp", CSRC / "ops" / "device" / "cuda.cpp"]
+OPERATORS += [p for p in sorted(CSRC.glob("ops/*/*.cpp")) if p.stem == p.parent.name]  # families
+REGISTRATION = HERE / "cuda_runtime" / "operators.cpp"
+STUB = sorted(path for path in REGISTRATION.parent.glob("*.cpp") if path != REGISTRATION)
+KERNELS = {
+    "_".join(p.relative_to(CSRC).with_suffix("").parts): p for p in sorted(CSRC.rglob("*.cu"))
+}
+
+LIBRARY = "gelu_kernels_ptx_on_cpu.so"
+WITH_LIBRARY = "sm_90"  # whose PTX comes with it
+ARCHITECTURES = [WITH_LIBRARY, "sm_80", "sm_100", "sm_120"]
+BUILT = "13.0.88 for 80-real 90"  # the nvcc that errors tell of
+
+
+def _variables() -> Iterator[str]:
+    flags = [*cpp_library.WARNINGS, f"-I{ROOT}", f"-DGELU_KERNELS_CUDA='\"{BUILT}\"'"]
+    flags += [f"-isystem {path}" for path in cpp_extension.include_paths()]
+    yield f"cxx = {cpp_extension.get_cxx_compiler()}"
+    yield f"warnings = {','.join(cpp_library.WARNINGS)}"
+    yield f"operator_flags = {' '.join(flags)}"
+    yield f"torch_library = {Path(torch.__file__).parent / 'lib'}"
+    yield f"include {HERE / 'cuda.ninja'}"
+
+
+def _nvcc(architecture: str) -> str:
+    """With the options of the build."""
+    cmake = (ROOT / "CMakeLists.txt").read_text()
+    standard = re.search(r"CUDA_STANDARD (\d+)", cmake)[1]
+    options = re.search(r"target_compile_options\(cuda_kernels PRIVATE (.*?)\)", cmake)[1]
+    virtual = architecture.replace("sm", "compute")
+    return f"nvcc -I{ROOT} -arch={virtual} -std=c++{standard} -O3 {options} -lineinfo"
+
+
+def _steps() -> Iterator[str]:
+    yield "build operators.o: operators operators.cpp"  # the longest first
+    for architecture in ARCHITECTURES:
+        for name, path in KERNELS.items():
+            ptx = f"{architecture}/{name}.ptx"
+            if architecture == WITH_LIBRARY:
+                yield f"build {name}.o | {ptx}: host_and_ptx {path}"
+            else:
+                yield f"build {ptx}: ptx {path}"
+            yield f"  nvcc = {_nvcc(architecture)}"
+            yield f"  name = {name}"
+            yield f"  ptx = {ptx}"
+        everything = " ".join(f"{architecture}/{name}.ptx" for name in KERNELS)
+        yield f"build {architecture}: phony {everything}"
+    for path in STUB:
+        yield f"build stub_{path.stem}.o: stub {path}"
+    objects = ["operators", *KERNELS, *(f"stub_{path.stem}" for path in STUB)]
+    yield f"build {LIBRARY}: link {' '.join(f'{name}.o' for name in objects)}"
+
+
+def _build(target: str) -> Path:
+    """Only what has changed is compiled. The folder with the target."""
+    cuda = [f"{cpp_extension.CUDA_HOME}/bin"] if cpp_extension.CUDA_HOME else []
+    path = os.pathsep.join([sysconfig.get_path("scripts"), *cuda, os.environ["PATH"]])
+    if not shutil.which("nvcc", path=path):
+        pytest.skip("needs nvcc")
+    with cpp_library.build_folder("ptx_on_cpu") as folder:
+        # All that includes torch is one file, as torch's headers take 5 to 40 s of each.
+        one_file = "".join(f'#include "{path}"\n' for path in [*OPERATORS, REGISTRATION])
+        steps = "\n".join([*_variables(), *_steps(), ""])
+        for name, text in {"operators.cpp": one_file, "build.ninja": steps}.items():
+            if not (folder / name).exists() or (folder / name).read_text() != text:
+                (folder / name).write_text(text)
+        ninja = subprocess.run(
+            ["ninja", "-C", folder, target],
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert ninja.returncode == 0, ninja.stdout
+    return folder
+
+
+@cache
+def library() -> ctypes.CDLL:
+    return ctypes.CDLL(str(_build(LIBRARY) / LIBRARY))
+
+
+@cache
+def ptx(architecture: str) -> list[str]:
+    """For each .cu file."""
+    folder = _build(architecture) / architecture
+    return [(folder / f"{name}.ptx").read_text() for name in KERNELS]

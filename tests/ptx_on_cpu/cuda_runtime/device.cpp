@@ -1,0 +1,89 @@
+// Devices: which is current, the kernels that are loaded there, and what fails.
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "export.h"
+#include "kernels.h"
+
+namespace ptx_on_cpu {
+namespace {
+
+constexpr int kDevices = 128;
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+std::atomic<int64_t> devices_set = 0;
+
+std::mutex loading;
+std::set<std::pair<int, const void*>> loaded;  // kernels, each on a device
+bool captures = false;
+cudaError_t planned_error = cudaSuccess;
+
+}  // namespace
+
+cudaError_t failed(cudaError_t error) { return last_error = error; }
+
+cudaError_t load(const void* kernel) {
+  if (!name_of(kernel)) return failed(cudaErrorInvalidDeviceFunction);
+  const std::lock_guard lock(loading);
+  if (const auto error = std::exchange(planned_error, cudaSuccess)) return failed(error);
+  const std::pair here(current_device, kernel);
+  if (loaded.count(here)) return cudaSuccess;
+  if (captures) return failed(cudaErrorStreamCaptureUnsupported);
+  loaded.insert(here);
+  return cudaSuccess;
+}
+
+}  // namespace ptx_on_cpu
+
+using namespace ptx_on_cpu;
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
+  ++devices_set;
+  current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= kDevices) return failed(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "%s", "Processor");
+  properties->major = 7;
+  properties->minor = 5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  *attributes = {};
+  return load(kernel);
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+PTX_ON_CPU_EXPORT int ptx_on_cpu_current_device() { return current_device; }
+PTX_ON_CPU_EXPORT void ptx_on_cpu_set_current_device(int device) { current_device = device; }
+
+// So often a device was made the current one.
+PTX_ON_CPU_EXPORT int64_t ptx_on_cpu_devices_set() { return devices_set; }
+
+PTX_ON_CPU_EXPORT int64_t ptx_on_cpu_loaded() { return static_cast<int64_t>(loaded.size()); }
+
+// No kernel can be loaded while this is on, as in the capture of a graph.
+PTX_ON_CPU_EXPORT void ptx_on_cpu_capture(bool on) { captures = on; }
+
+// The next kernel to be loaded or started fails.
+PTX_ON_CPU_EXPORT void ptx_on_cpu_fail_next(int error) {
+  planned_error = static_cast<cudaError_t>(error);
+}
+
+// 0 if none is left for the next call to report.
+PTX_ON_CPU_EXPORT int ptx_on_cpu_last_error() { return last_error; }

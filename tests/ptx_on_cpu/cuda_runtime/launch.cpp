@@ -1,0 +1,51 @@
+// Launches: their limits. Python runs the kernel before the launch returns.
+#include <atomic>
+#include <limits>
+
+#include "export.h"
+#include "kernels.h"
+#include "stream.h"
+
+namespace {
+
+// The name of a kernel, its grid and block, the bytes of shared memory, and pointers to the values
+// of its parameters. False if it was stopped.
+using Run = bool (*)(const char*, const unsigned* grid, const unsigned* block, size_t shared,
+                     void** parameters);
+
+Run run;
+std::atomic<int64_t> launches = 0;
+std::atomic<int> device_of_last = 0;
+
+bool fits(const cudaLaunchConfig_t& config) {
+  const dim3 grid = config.gridDim, block = config.blockDim;
+  return grid.x >= 1 && grid.x <= std::numeric_limits<int32_t>::max() && block.x >= 1 &&
+         block.x <= 1024 && grid.y == 1 && grid.z == 1 && block.y == 1 && block.z == 1 &&
+         config.dynamicSmemBytes <= 48 * 1024 && config.numAttrs == 0;
+}
+
+}  // namespace
+
+using namespace ptx_on_cpu;
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel,
+                                void** parameters) {
+  if (!fits(*config) || config->stream != callers_stream()) {
+    return failed(cudaErrorInvalidConfiguration);
+  }
+  if (const cudaError_t error = load(kernel)) return error;
+  ++launches;
+  int device;
+  cudaGetDevice(&device);
+  device_of_last = device;
+  const dim3 grid = config->gridDim, block = config->blockDim;
+  const unsigned blocks[] = {grid.x, grid.y, grid.z}, threads[] = {block.x, block.y, block.z};
+  const bool ran = run(name_of(kernel), blocks, threads, config->dynamicSmemBytes, parameters);
+  return ran ? cudaSuccess : failed(cudaErrorLaunchFailure);
+}
+
+PTX_ON_CPU_EXPORT void ptx_on_cpu_run_kernels_by(Run function) { run = function; }
+
+PTX_ON_CPU_EXPORT int64_t ptx_on_cpu_launches() { return launches; }
+
+PTX_ON_CPU_EXPORT int ptx_on_cpu_device_of_last() { return device_of_last; }
