@@ -9,17 +9,15 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
+import stub_driver
 import torch
-import triton_interpreter
+import triton_operators
 from ptx_on_cpu import cuda
 
 GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "triton")]
 HAS_GPU = torch.cuda.is_available()
 DEVICES = ["cpu", *(GPU_DEVICES if HAS_GPU else [])]
-BACKENDS = ["cuda_ptx", *(GPU_DEVICES if HAS_GPU else ["triton_interpreter"])]
-
-if not HAS_GPU:
-    triton_interpreter.switch_on()
+BACKENDS = ["cuda_ptx", *(GPU_DEVICES if HAS_GPU else ["triton_ptx"])]
 
 
 @contextmanager
@@ -30,11 +28,11 @@ def kernels_for(device: str) -> Iterator[str]:
             yield "cpu"
     elif device.startswith("triton") and find_spec("triton") is None:
         pytest.skip("needs Triton")
-    elif device == "triton_interpreter":
-        with triton_interpreter.enabled():
+    elif device == "triton_ptx":
+        with stub_driver.enabled(execute=True):
             yield "cpu"
     elif device == "triton":
-        with triton_interpreter.registered("CUDA"):
+        with triton_operators.registered("CUDA"):
             yield "cuda"
     else:
         yield device

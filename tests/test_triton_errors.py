@@ -1,6 +1,7 @@
 """What a user is told where the Triton kernels cannot be had."""
 
 import shutil
+import textwrap
 from importlib.util import find_spec
 
 import pytest
@@ -19,17 +20,23 @@ ABSENT = "import sys; sys.modules['triton'] = None; import gelu_kernels"
 
 ON_CPU = f"""
 import torch
-from triton_interpreter import registered
+from triton_operators import registered
 with registered("CPU"):
     {CALL}
 """
 
-ON_STUB = f"""
-import torch, stub_driver
-with stub_driver.enabled(arch={{arch}}) as state:
-    {CALL}
-assert len(state.launches) == 1
+WITHOUT_DRIVER = "from triton.backends import backends; backends.clear()"
+
+WITH_PTXAS = """
+from triton.backends.nvidia.compiler import CUDABackend
+state.triton.compiler.make_cubin = CUDABackend.make_cubin
 """
+
+
+def on_stub(arch: int, first: str = "") -> str:
+    lines = f"{first}\n{CALL}\nassert len(state.launches) == 1"
+    start = f"import torch, stub_driver\nwith stub_driver.enabled(arch={arch}) as state:\n"
+    return start + textwrap.indent(lines, "    ")
 
 
 def error(*arguments: str, **variables: str) -> str:
@@ -100,9 +107,7 @@ def test_call_without_triton():
 @needs_triton
 @needs_gcc
 def test_no_driver():
-    without = ON_STUB.replace("as state:", "as state, mock.patch.dict(backends, clear=True):")
-    imports = "from unittest import mock; from triton.backends import backends"
-    message = error("-c", imports + without.format(arch=90))
+    message = error("-c", on_stub(90, WITHOUT_DRIVER))
     assert "RuntimeError: gelu_kernels::gate_forward: Triton " in message
     assert "has no kernel for this GPU: 0 active drivers" in message
 
@@ -110,7 +115,7 @@ def test_no_driver():
 @needs_triton
 @needs_gcc
 def test_unsupported_gpu():
-    message = error("-c", ON_STUB.format(arch=30))
+    message = error("-c", on_stub(30, WITH_PTXAS))
     assert "RuntimeError: gelu_kernels::gate_forward: Triton " in message
     assert "has no kernel for GPUTarget(backend='cuda', arch=30, warp_size=32): " in message
     assert "sm_30" in message
@@ -120,7 +125,7 @@ def test_unsupported_gpu():
 @needs_gcc
 def test_home_that_cannot_be_written(tmp_path):
     """Triton's cache is a temporary folder then, which goes with the process."""
-    program = ON_STUB.format(arch=90) + "from triton import knobs; print(knobs.cache.dir)"
+    program = on_stub(90) + "\nfrom triton import knobs; print(knobs.cache.dir)"
     result = stub_driver.run(
         "-c", program, HOME="/dev/null", TMPDIR=str(tmp_path), TRITON_CACHE_DIR=""
     )

@@ -1,20 +1,430 @@
-"""Compiled Triton kernels and what the driver is given, on a machine without a GPU.
+"""What the Triton kernels give to NVIDIA's driver, over a stub of it which executes nothing."""
 
-stub_driver/launches.py has all checks. They run in a process in which Triton does not interpret.
-"""
-
+import gc
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
+from unittest import mock
 
 import pytest
 import stub_driver
+import torch
+from calls import CORE_CALLS, DTYPES, GATES, Call, Shape
+from layouts import LAYOUTS, Layout
+from stub_driver import Launch, State
+from torch import Tensor
 
-CHECKS = Path(stub_driver.__file__).parent / "launches.py"
+from gelu_kernels.operators import CoreOperator
+from gelu_kernels.triton_kernels import launch
+from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES
+
+triton = pytest.importorskip("triton")
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+
+ops = torch.ops.gelu_kernels
+
+Tensors = dict[str, Tensor]
+
+# The SOI map draws by an element's place in a whole tensor: its operands are no matrices.
+CALLS = [call for call in CORE_CALLS if call.op.family != "soi"]
+each_call = pytest.mark.parametrize("call", CALLS, ids=str)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-def test_launches():
-    pytest.importorskip("triton.backends.nvidia")
-    result = stub_driver.run("-m", "pytest", "--noconftest", "--quiet", str(CHECKS))
-    assert result.returncode == 0, result.stdout + result.stderr
+@pytest.fixture(scope="module", autouse=True)
+def driver() -> Iterator[State]:
+    with stub_driver.enabled() as state:
+        yield state
+
+
+@pytest.fixture(autouse=True)
+def forget(driver: State) -> None:
+    driver.launches.clear()
+    driver.asked.clear()
+    driver.device = driver.stream = 0
+
+
+@pytest.fixture
+def no_kernels(driver: State) -> Iterator[None]:
+    """None is compiled yet."""
+    with mock.patch.dict(launch._starts, clear=True):
+        yield
+    gc.collect()  # they are unloaded by the driver that loaded them
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that Triton was asked to compile."""
+    names = []
+    listener = lambda src, **_: names.append(src.name)  # noqa: E731
+    monkeypatch.setattr(triton.knobs.compilation, "listener", listener)
+    return names
+
+
+def addresses(t: Tensor) -> Tensor:
+    """Of all elements."""
+    offsets = torch.zeros((), dtype=torch.int64)
+    for size, stride in zip(t.shape, t.stride(), strict=True):
+        offsets = offsets[..., None] + torch.arange(size) * stride
+    return (t.data_ptr() + offsets * t.itemsize).reshape(t.shape)
+
+
+def reached(launch: Launch, name: str, itemsize: int) -> Tensor:
+    """The addresses of a matrix or, without a row's stride, of a row for all rows."""
+    v = launch.values
+    row, column = v.get(f"{name}_row", 0), v.get(f"{name}_column", 1)
+    rows, columns = torch.arange(v["rows"])[:, None], torch.arange(v["columns"])
+    return (v[name] + (rows * row + columns * column) * itemsize).flatten()
+
+
+def check_launch(launch: Launch) -> None:
+    """What holds for all kernels."""
+    assert launch.block == (256, 1, 1)
+    for name, divisor in launch.divisors.items():
+        assert launch.values[name] % divisor == 0, name
+
+
+def check_operands(launch: Launch, results: Tensors, inputs: Tensors, *others: str) -> None:
+    """The kernel has these tensors in place, the results first, beside the parameters ``others``.
+
+    A parameter with the name of a tensor has this tensor. Parameters of a kernel that several
+    operators share have names of their own.
+    """
+    check_launch(launch)
+    have = {name: a for name, a in launch.addresses.items() if name not in others}
+    expected = {name: t.data_ptr() for name, t in (results | inputs).items()}
+    assert sorted(have.values()) == sorted(expected.values())
+    assert [*have.values()][: len(results)] == [*expected.values()][: len(results)]
+    for name in have.keys() & expected.keys():
+        assert have[name] == expected[name], name
+    by_address = {t.data_ptr(): t for t in (results | inputs).values()}
+    tensors = {name: by_address[a] for name, a in have.items()}
+    check_elements(launch, tensors)
+    check_alignment(launch, tensors)
+    check_tiles(launch)
+
+
+def check_elements(launch: Launch, tensors: Tensors) -> None:
+    """The strides lead to the same element of all tensors; the elements are in any order."""
+    shape = next(iter(tensors.values())).shape
+    have = [reached(launch, name, t.itemsize) for name, t in tensors.items()]
+    expected = [addresses(t).expand(shape).flatten() for t in tensors.values()]
+    order, expected_order = have[0].argsort(), expected[0].argsort()
+    for name, a, b in zip(tensors, have, expected, strict=True):
+        assert torch.equal(a[order], b[expected_order]), name
+
+
+def check_alignment(launch: Launch, tensors: Tensors) -> None:
+    """All tensors are promised to be aligned where all of their rows are."""
+    sizes = [launch.values.get(f"{name}_row", 0) * t.itemsize for name, t in tensors.items()]
+    aligned = all(n % VECTOR_BYTES == 0 for n in (*sizes, *launch.addresses.values()))
+    promised = {launch.divisors.get(name) for name in tensors}
+    assert promised == {VECTOR_BYTES if aligned else None}
+
+
+def check_tiles(launch: Launch) -> None:
+    """A tile of a program reaches every element."""
+    v = launch.values
+    tile = v["ROWS"] if "ROWS" in v else v["block_rows"], v["COLUMNS"]
+    tiles = [-(-v[n] // size) for n, size in zip(("rows", "columns"), tile, strict=True)]
+    if v.get("COLUMNS_FIRST"):
+        tiles.reverse()
+    assert launch.grid == (*tiles, 1)
+
+
+def check_sums(launch: Launch, add: Launch, dbias: Tensor) -> None:
+    check_launch(add)
+    blocks = -(-launch.values["rows"] // launch.values["block_rows"])
+    columns = dbias.numel()
+    names = ("partial", "dbias", "blocks", "columns")
+    expected = (launch.values["partial"], dbias.data_ptr(), blocks, columns)
+    assert tuple(add.values[name] for name in names) == expected
+    assert add.grid == (-(-columns // 32), 1, 1)
+
+
+def split(op: CoreOperator, tensors: Tensors) -> Tensors:
+    """With the halves of tensors that hold x and up side by side."""
+    found = {}
+    for name, t in tensors.items():
+        if name in op.halves:
+            found[name], found[name.replace("x", "up")] = t.chunk(2, -1)
+        else:
+            found[name] = t
+    return found
+
+
+def check(driver: State, call: Call, tensors: list[Tensor], gate: str = GATES[0]) -> None:
+    """The kernels have the operator's tensors."""
+    results = dict(zip(call.op.outputs, call(*tensors, gate=gate), strict=True))
+    inputs = dict(zip(call.tensors, tensors, strict=True))
+    first, *others = driver.launches
+    driver.launches.clear()
+    scratch = []
+    if "dbias" in results:
+        check_sums(first, *others, results.pop("dbias"))
+        scratch, others = ["partial"], []
+    assert not others
+    check_operands(first, split(call.op, results), split(call.op, inputs), *scratch)
+
+
+@each_call
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtypes(call, dtype, driver):
+    check(driver, call, call.inputs((24, 40), partial(torch.empty, dtype=dtype)))
+
+
+@each_call
+def test_gates(call, driver):
+    for gate in call.gates:
+        check(driver, call, call.inputs((24, 40), torch.empty), gate)
+
+
+@each_call
+@pytest.mark.parametrize("shape", [(1, 1), (300, 33), (3, 5000), (512, 600)], ids=str)
+def test_shapes(call, shape, driver):
+    check(driver, call, call.inputs(shape, partial(torch.empty, dtype=torch.float64)))
+
+
+def arrangements(call: Call, layout: Layout, shape: Shape) -> Iterator[list[Tensor]]:
+    """All tensors in the layout, but for a bias, and each alone."""
+
+    def make(*s: int) -> Tensor:
+        return layout(torch.empty, s) if len(s) > 1 else torch.empty(s)
+
+    arranged, plain = (call.inputs(shape, m) for m in (make, torch.empty))
+    yield arranged
+    for i in range(len(plain)):
+        yield [*plain[:i], arranged[i], *plain[i + 1 :]]
+
+
+# A negative view is copied before it comes to a kernel.
+MATRICES = [(name, (24, 40)) for name in LAYOUTS if name != "negative"]
+
+
+@each_call
+@pytest.mark.parametrize("layout, shape", [*MATRICES, ("first half", (4, 6, 40))], ids=str)
+def test_layouts(call, layout, shape, driver):
+    for tensors in arrangements(call, LAYOUTS[layout], shape):
+        check(driver, call, tensors)
+
+
+def test_copies_are_made_where_operands_are_no_matrices(driver):
+    x = torch.empty(4, 6, 40).transpose(0, 1)
+    bias = torch.empty(40)
+    ops.gate_forward(x, bias, "normal")
+    (call,) = driver.launches
+    check_launch(call)
+    assert (call.values["rows"], call.values["columns"]) == (24, 40)
+    assert call.values["x"] != x.data_ptr() and call.values["bias"] == bias.data_ptr()
+
+
+def test_grids(driver):
+    def grid(*shape: int, bias: bool = False) -> tuple[int, int, int]:
+        x = torch.empty(shape)
+        ops.gate_forward(x, torch.empty(shape[-1]) if bias else None, "normal")
+        return driver.launches.pop().grid
+
+    assert grid(16) == (1, 1, 1)
+    assert grid(1024) == (1, 1, 1)
+    assert grid(1025) == (2, 1, 1)
+    assert grid(2**19) == (512, 1, 1)
+    assert grid(2**19 + 1) == (129, 1, 1)  # four vectors for each thread
+    assert grid(5, 1024, bias=True) == (5, 1, 1)
+    assert grid(5000, 33, bias=True) == (313, 1, 1)  # tiles of 16 x 64
+    assert grid(3, 10_240, bias=True) == (10, 3, 1)  # of 1 x 1024
+
+
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)], ids=str)
+def test_empty(call, shape, driver):
+    call(*call.inputs(shape, torch.empty))
+    assert driver.launches == []
+
+
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+def test_the_current_stream(call, driver):
+    for driver.stream in (0, 7, 2**40 + 8):
+        call(*call.inputs((24, 40), torch.empty))
+        assert {launch.stream for launch in driver.launches} == {driver.stream}
+        driver.launches.clear()
+
+
+# The SOI map
+
+
+def check_soi(driver: State, x: Tensor, bias: Tensor | None, *index: int) -> None:
+    """What all its operators start: each kernel has the operands, and a program for each tile."""
+    seed = torch.tensor(1)
+    y, mask = ops.soi_forward(x, bias, seed, "normal", *index)
+    dx = ops.soi_backward(y, mask)
+    dx_and_sums, dbias = ops.soi_backward_bias(y, mask)
+    forward, backward, sums, add = driver.launches
+    check_soi_forward(forward, {"y": y, "mask": mask, "x": x, "bias": bias, "seed": seed}, *index)
+
+    check_launch(backward)
+    v = backward.values
+    assert [v[name] for name in ("dx", "dy", "mask")] == [t.data_ptr() for t in (dx, y, mask)]
+    assert v["elements"] == x.numel()
+    assert backward.grid == (-(-x.numel() // (8 * v["OCTETS"])), 1, 1)
+
+    check_operands(sums, {"dx": dx_and_sums}, {"dy": y}, "mask", "partial")
+    check_sums(sums, add, dbias)
+    assert sums.values["mask"] == mask.data_ptr()
+    assert sums.values["OCTETS"] == (x.size(-1) % 8 == 0)
+    driver.launches.clear()
+
+
+def check_soi_forward(
+    call: Launch,
+    tensors: dict[str, Tensor | None],
+    offset: int = 0,
+    row_length: int = 0,
+    row_stride: int = 0,
+) -> None:
+    check_launch(call)
+    v = call.values
+    for name, t in tensors.items():
+        assert v[name] == (t if t is None else t.data_ptr()), name
+    rows, columns = v["rows"], v["columns"]
+    assert rows * columns == tensors["x"].numel()
+    assert (rows == 1 and v["row_step"] == 0) or (columns % 8 == 0 and v["row_step"] == columns)
+    if tensors["bias"] is not None:
+        assert tensors["bias"].numel() == (v["repeat"] if v["REPEATED"] else columns)
+    assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
+    tiles = [-(-rows // v["ROWS"]), -(-columns // v["COLUMNS"])]
+    assert call.grid == (*(reversed(tiles) if v["COLUMNS_FIRST"] else tiles), 1)
+    assert (v["offset"], v["row_length"], v["row_stride"]) == (offset, row_length, row_stride)
+    assert v["GROUPED"] == (offset % 4 == 0 and row_length == 0)
+    assert v["IN_ROWS"] == (row_length > 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_soi_dtypes(dtype, driver):
+    x = torch.empty(24, 40, dtype=dtype)
+    check_soi(driver, x, None)
+    check_soi(driver, x, torch.empty(40, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (300, 33), (3, 5000), (1, 5001), (512, 1600), (5, 204_801)], ids=str
+)
+def test_soi_shapes(shape, driver):
+    x = torch.empty(shape)
+    check_soi(driver, x, None)
+    check_soi(driver, x, torch.empty(shape[-1]))
+
+
+@pytest.mark.parametrize("index", [(4,), (5,), (2**40 + 8,), (0, 20, 100), (7, 3, 0)], ids=str)
+def test_soi_global_indices(index, driver):
+    check_soi(driver, torch.empty(24, 40), None, *index)
+    check_soi(driver, torch.empty(24, 40), torch.empty(40), *index)
+
+
+def test_soi_alignment(driver):
+    memory = torch.empty(24 * 40 + 1)
+    for x, expected in ((memory[:-1].view(24, 40), 16), (memory[1:].view(24, 40), None)):
+        ops.soi_forward(x, None, torch.tensor(1), "normal")
+        assert driver.launches.pop().divisors.get("x") == expected
+
+
+# Their memory is never touched.
+
+
+def test_more_than_two_to_the_31_elements(driver):
+    x = torch.empty(2**31 + 64, dtype=torch.bfloat16)
+    y = ops.gate_forward(x, None, "normal")
+    (call,) = driver.launches
+    check_launch(call)
+    v = call.values
+    assert (v["out"], v["x"]) == (y.data_ptr(), x.data_ptr())
+    assert (v["rows"], v["columns"], call.grid) == (1, 2**31 + 64, (2**18 + 1, 1, 1))
+
+
+def test_more_than_two_to_the_31_columns(driver):
+    """By one byte of memory, strides of 0."""
+    dy = torch.empty((), dtype=torch.bfloat16).expand(1, 2**31 + 64)
+    x = torch.empty(1, 2**31 + 64, dtype=torch.bfloat16)
+    ops.gate_backward(dy, x, None, "normal")
+    (call,) = driver.launches
+    check_launch(call)
+    assert (call.values["columns"], call.values["factor_column"]) == (2**31 + 64, 0)
+
+
+@pytest.mark.parametrize(
+    "dtype, shape",
+    [
+        (torch.bfloat16, (2**26, 33)),
+        (torch.bfloat16, (3, 2**30)),
+        (torch.float64, (65536 * 64 + 1,)),
+    ],
+    ids=str,
+)
+def test_large_matrices_with_a_bias(dtype, shape, driver):
+    """The driver refuses a grid that is longer than 65,535 in its second dimension."""
+    x = torch.empty(shape, dtype=dtype)
+    bias = torch.empty(shape[-1], dtype=dtype)
+    dx, dbias = ops.gate_backward_bias(x, x, bias, "normal")
+    call, add = driver.launches
+    check_launch(call)
+    check_sums(call, add, dbias)
+    v = call.values
+    assert (v["rows"], v["columns"]) == (x.numel() // shape[-1], shape[-1])
+    assert tuple(v[name] for name in ("dx", "dy", "x", "bias")) == tuple(
+        t.data_ptr() for t in (dx, x, x, bias)
+    )
+
+
+def forward(x: Tensor) -> None:
+    ops.gate_forward(x, None, "normal")
+
+
+def test_a_kernel_is_compiled_once(driver, no_kernels, compiled):
+    memory = torch.empty(101)
+    forward(memory[:100])
+    assert compiled == ["map_rows"]
+    forward(memory[:100])
+    forward(memory[:50])
+    forward(torch.empty(10, 20))
+    assert compiled == ["map_rows"]
+    forward(memory[1:])
+    assert compiled == ["map_rows"] * 2
+    forward(memory[1:])
+    assert compiled == ["map_rows"] * 2
+    assert [bool(call.divisors) for call in driver.launches] == [True] * 4 + [False] * 2
+
+
+def test_the_current_device(driver):
+    """Tensors of the CPU stand for tensors of device 0."""
+    x = torch.empty(16)
+    for driver.device in (0, 1, 0):
+        before = driver.device
+        driver.asked.clear()
+        forward(x)
+        assert driver.launches.pop().device == 0
+        assert driver.device == before
+        assert "device" in driver.asked and "stream of 0" in driver.asked
+
+
+def test_a_kernel_is_compiled_on_the_device_of_its_tensors(driver, no_kernels):
+    driver.device = 1
+    forward(torch.empty(16))
+    assert driver.device == 1
+    assert driver.launches.pop().device == 0
+
+
+def test_a_failed_launch_is_an_exception(driver):
+    x = torch.empty(16)
+    forward(x)
+    driver.error = stub_driver.LAUNCH_FAILED
+    with pytest.raises(RuntimeError, match="unspecified launch failure"):
+        forward(x)
+    forward(x)
+    assert len(driver.launches) == 2
+
+
+def test_soi_of_more_than_two_to_the_31_elements(driver):
+    x = torch.empty(2**31 + 64, dtype=torch.bfloat16)
+    y, mask = ops.soi_forward(x, None, torch.tensor(1), "normal")
+    ops.soi_backward(y, mask)
+    forward, backward = driver.launches
+    assert forward.values["columns"] == backward.values["elements"] == 2**31 + 64
+    assert forward.grid == backward.grid == (2**19 + 1, 1, 1)

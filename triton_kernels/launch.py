@@ -127,7 +127,7 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
     with on_device(device):
         kernel = _compile_for_this_device(op, s)
         # What kernel[grid] looks up at every call, in 3 us.
-        run, function, metadata = kernel.run, kernel.function, kernel.packed_metadata
+        run, metadata = kernel.run, kernel.packed_metadata
     active, index = driver.active, device.index or 0  # None is a test's
     no_hooks = (None,) * 3
     # The launcher counts the compiled-in values among its arguments, and does not look at it.
@@ -139,6 +139,7 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
                 return start(grid, tensors, integers)
         stream = active.get_current_stream(index)
         pointers = [t if t is None else t.data_ptr() for t in tensors]
+        function = kernel.function  # which Triton unloads with the kernel, if nothing refers to it
         run(*grid, stream, function, metadata, *no_hooks, *pointers, *integers, *compiled_in)
 
     return start

@@ -1,17 +1,18 @@
-"""Compiled Triton kernels started on a machine without a GPU, but not run.
+"""Compiled Triton kernels started on a machine without a GPU, and executed on the CPU if wanted.
 
 Triton's own launcher starts them over a stub of NVIDIA's driver library, which records what it was
-given. Tensors are the CPU's. Triton must not have been imported for its interpreter.
+given. Tensors are the CPU's. The image of a module is the PTX that Triton makes, which NVIDIA's
+driver takes in the place of a cubin too. Triton must not have been imported for its interpreter.
 """
 
+import atexit
 import ctypes
 import gc
 import os
-import re
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,14 +20,22 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
+import ptx_on_cpu
 import torch
-from triton_interpreter import registered
+from triton_operators import registered
 
 from gelu_kernels.triton_kernels import launch
 
 HERE = Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "stub_driver"
-LAUNCH_FAILED = 719  # of CUDA's errors
+CACHE = BUILD / "cache"
+
+# Of CUDA's errors.
+INVALID_HANDLE = 400
+LAUNCH_FAILED = 719
+
+# A target of Triton's that the kernels have no instructions for.
+PORTABLE = "portable"
 
 
 class Launch(NamedTuple):
@@ -63,28 +72,37 @@ def _libcuda() -> ctypes.CDLL:
     subprocess.run(["gcc", *flags, "-o", mine, HERE / "libcuda.c"], check=True)
     mine.replace(BUILD / "libcuda.so.1")  # at once: another process may be loading the last one
     os.environ["TRITON_LIBCUDA_PATH"] = str(BUILD)
+    os.environ.setdefault("TRITON_CACHE_DIR", str(CACHE))
     return ctypes.CDLL(str(BUILD / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
 
 
-def _parameter_sizes(cubin: bytes) -> list[int]:
-    """Of the only kernel, from the entries EIATTR_KPARAM_INFO."""
-    entries = re.findall(rb"\x04\x17\x0c\0\0{4}(..)..(....)", cubin, re.DOTALL)
-    sizes = {struct.unpack("<H", i)[0]: struct.unpack("<I", size)[0] >> 18 for i, size in entries}
-    return [sizes[i] for i in range(len(sizes))]
+class Function(NamedTuple):
+    """A function of a loaded module."""
+
+    source: Any  # of Triton's
+    kernel: ptx_on_cpu.Kernel
 
 
 class State:
     """The state of the devices, which a test sets, and the questions that they were asked."""
 
-    def __init__(self, arch: int) -> None:
+    def __init__(self, arch: int, portable: bool) -> None:
         self.arch = arch
+        self.backend = PORTABLE if portable else "cuda"
+        self.starts: dict[Hashable, launch.Start] = {}  # of kernels, compiled once for the process
+        self.loading: Any = None
+        self.loaded: dict[int, Function] = {}
+        self.reset(execute=False)
+        self.triton = _backend(self)
+        self.driver: Any = None  # Triton's, which makes it when it first needs it
+
+    def reset(self, execute: bool) -> None:
+        self.execute = execute
         self.device = 0
         self.stream = 0
         self.error = 0  # of the next launch
         self.launches: list[Launch] = []
         self.asked: list[str] = []
-        self.loading: Any = None
-        self.loaded: dict[int, tuple[Any, list[int]]] = {}  # functions: their source, sizes
 
     def current_device(self) -> int:
         self.asked.append("device")
@@ -102,62 +120,98 @@ class State:
         finally:
             self.device = before
 
-    def on_launch(self, config: Any, function: int, parameters: Any) -> int:
+    def on_launch(self, config: Any, handle: int, parameters: Any) -> int:
+        """What cuLaunchKernelEx answers. An exception would be lost in the library."""
         error, self.error = self.error, 0
         if error:
             return error
-        source, sizes = self.loaded[function]
+        if handle not in self.loaded:
+            return INVALID_HANDLE
+        try:
+            self.start(config[0], self.loaded[handle], parameters)
+        except BaseException as error:
+            is_fault = isinstance(error, ptx_on_cpu.Fault)
+            text = str(error) if is_fault else "".join(traceback.format_exception(error))
+            _libcuda().stub_failure(text.encode()[-900:])
+            return LAUNCH_FAILED
+        return 0
+
+    def start(self, config: _LaunchConfig, function: Function, parameters: Any) -> None:
+        source, kernel = function
         names = list(source.signature)
         values = {names[i]: value for (i,), value in source.constants.items()}
         passed = [name for name, type in source.signature.items() if type != "constexpr"]
         scratch = [0, 0]
         numbers = [
             int.from_bytes(ctypes.string_at(parameters[i], size), "little", signed=True)
-            for i, size in enumerate(sizes)
+            for i, size in enumerate(kernel.parameters)
         ]
         assert numbers[len(passed) :] == scratch
         values.update(zip(passed, numbers, strict=False))
         tensors = [name for name in passed if source.signature[name].startswith("*")]
         divisors = {names[i]: value for (i,), ((_, value),) in source.attrs.items()}
-        *shape, shared = config[0].shape
+        *shape, shared = config.shape
+        grid, block = tuple(shape[:3]), tuple(shape[3:])
         self.launches.append(
             Launch(
                 source.name,
-                tuple(shape[:3]),
-                tuple(shape[3:]),
+                grid,
+                block,
                 shared,
-                config[0].stream or 0,
+                config.stream or 0,
                 self.device,
                 values,
                 {name: values[name] for name in tensors},
                 divisors,
             )
         )
-        return 0
+        if self.execute:
+            address = ctypes.cast(parameters, ctypes.c_void_p).value
+            kernel.launch(grid, block, shared, address)
 
 
-def _driver(state: State) -> type:
-    """The class that Triton makes its driver of."""
+def _backend(state: State) -> Any:
+    """What Triton makes its compiler and its driver of."""
+    from triton.backends import Backend
     from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
     from triton.backends.nvidia.driver import CudaDriver, CudaLauncher
+
+    class Compiler(CUDABackend):
+        @staticmethod
+        def supports_target(target: GPUTarget) -> bool:
+            return target.backend == state.backend
+
+        def hash(self) -> str:
+            """A part of the key of Triton's cache, where there may be a cubin too."""
+            return f"PTX for {self.target}"
+
+        def make_cubin(self, src: str, *_: Any) -> bytes:
+            return src.encode() + b"\0"
 
     class Driver(CudaDriver):
         def __init__(self) -> None:
             super().__init__()  # which sets functions, of torch.cuda
             self.get_current_device = state.current_device
             self.get_current_stream = state.current_stream
-            load = self.utils.load_binary
+            load, unload = self.utils.load_binary, self.utils.unload_module
 
-            def load_binary(name: str, cubin: bytes, *options: int) -> tuple[int, ...]:
-                result = load(name, cubin, *options)
-                state.loaded[result[1]] = state.loading, _parameter_sizes(cubin)
+            def load_binary(name: str, ptx: bytes, *options: int) -> tuple[int, ...]:
+                result = load(name, ptx, *options)
+                kernel = ptx_on_cpu.load(ptx.rstrip(b"\0").decode())[name]
+                state.loaded[result[1]] = Function(state.loading, kernel)
                 return result
+
+            def unload_module(module: int) -> None:
+                unload(module)
+                del state.loaded[module]  # its function has the same handle
 
             def launcher(source: Any, metadata: Any) -> CudaLauncher:
                 state.loading = source  # its binary is the next
                 return CudaLauncher(source, metadata)
 
-            self.utils = SimpleNamespace(**vars(self.utils) | {"load_binary": load_binary})
+            changed = {"load_binary": load_binary, "unload_module": unload_module}
+            self.utils = SimpleNamespace(**vars(self.utils) | changed)
             self.launcher_cls = launcher
 
         @staticmethod
@@ -165,32 +219,57 @@ def _driver(state: State) -> type:
             return True
 
         def get_current_target(self) -> GPUTarget:
-            return GPUTarget("cuda", state.arch, 32)
+            return GPUTarget(state.backend, state.arch, 32)
 
-    return Driver
+    return Backend(Compiler, Driver)
+
+
+@cache
+def _state(arch: int, portable: bool) -> State:
+    _libcuda()
+    state = State(arch, portable)
+
+    @atexit.register
+    def unload() -> None:
+        """By the driver that loaded them, as Triton unloads a kernel that nothing refers to."""
+        with _active(state):
+            state.starts.clear()
+            gc.collect()
+
+    return state
 
 
 @contextmanager
-def enabled(arch: int = 90, record: bool = True) -> Iterator[State]:
-    """Devices of an architecture. Nothing is compiled yet for them."""
-    from triton.backends import Backend, backends
+def _active(state: State) -> Iterator[None]:
+    from triton.backends import backends
     from triton.runtime import driver
 
-    state = State(arch)
-    stub = Backend(backends["nvidia"].compiler, _driver(state))
+    with (
+        mock.patch.dict(backends, nvidia=state.triton),
+        mock.patch.multiple(driver, _default=state.driver, _active=state.driver),
+        mock.patch.object(launch, "_starts", state.starts),
+    ):
+        yield
+        state.driver = driver._active
+
+
+@contextmanager
+def enabled(
+    arch: int = 90, *, record: bool = True, execute: bool = False, portable: bool = False
+) -> Iterator[State]:
+    """Devices of an architecture. ``portable`` kernels have only what all of Triton's targets have,
+    AMD's and Intel's GPUs among them."""
+    state = _state(arch, portable)
+    state.reset(execute)
     devices = SimpleNamespace(device=state.guard)
-    callback = _OnLaunch(state.on_launch if record else 0)
+    callback = _OnLaunch(state.on_launch if record or execute else 0)
     _libcuda().stub_on_launch(callback)
     with (
-        mock.patch.dict(backends, nvidia=stub),
-        mock.patch.multiple(driver, _default=None, _active=None),
+        _active(state),
         mock.patch.object(torch, "get_device_module", lambda device: devices),
-        mock.patch.dict(launch._starts, clear=True),
         registered("CPU"),
     ):
         yield state
-        launch._starts.clear()
-        gc.collect()  # kernels are unloaded by the driver that loaded them
     _libcuda().stub_on_launch(None)
 
 
@@ -198,7 +277,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Python in a process where Triton compiles."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
-        "TRITON_CACHE_DIR": str(BUILD / "cache"),
+        "TRITON_CACHE_DIR": str(CACHE),
         **variables,
     }
     environment.pop("TRITON_INTERPRET", None)

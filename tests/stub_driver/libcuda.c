@@ -2,13 +2,19 @@
 // an H100, and a launch is handed to on_launch, if that is set, instead of to a device.
 #include <cuda.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef CUresult (*OnLaunch)(const CUlaunchConfig*, CUfunction, void** parameters);
 
 static OnLaunch on_launch;
 static uintptr_t modules;  // each has one function, which has the same handle
 
+static char failure[1000];  // Triton has room for 1,023
+
 void stub_on_launch(OnLaunch f) { on_launch = f; }
+
+// Why the next launch that fails does; by default NVIDIA's words.
+void stub_failure(const char* text) { snprintf(failure, sizeof failure, "%s", text); }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters, void** _) {
   if (config->gridDimX > INT32_MAX || config->gridDimY > 65535 || config->gridDimZ > 65535)
@@ -105,6 +111,15 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute* a, void** value
 }
 
 CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_ERROR_LAUNCH_FAILED ? "unspecified launch failure" : "invalid argument";
+  static char said[sizeof failure];
+  if (error == CUDA_ERROR_LAUNCH_FAILED) {
+    snprintf(said, sizeof said, "%s", *failure ? failure : "unspecified launch failure");
+    *failure = 0;
+    *text = said;
+  } else if (error == CUDA_ERROR_INVALID_HANDLE) {
+    *text = "invalid resource handle";
+  } else {
+    *text = "invalid argument";
+  }
   return CUDA_SUCCESS;
 }
