@@ -16,7 +16,9 @@ struct Grid {
 };
 
 // Shared memory, whose every byte knows who touched it. A read of what nobody wrote, and two
-// threads of which one writes without a barrier between them, are faults.
+// threads of which one writes without a barrier between them, are faults. Threads may write the
+// same at once, as Triton's do where several hold the same number: to compute-sanitizer this is no
+// more than information ("Identical data being written").
 class SharedMemory {
  public:
   explicit SharedMemory(size_t bytes) : bytes_(bytes), touched_(bytes) {}
@@ -24,10 +26,11 @@ class SharedMemory {
   void reset();  // for another block
   void pass_barrier() { ++interval_; }
   const char* read(size_t at, size_t size, int thread);
-  char* write(size_t at, size_t size, int thread);
+  void write(size_t at, size_t size, int thread, const char* data);
 
  private:
   static constexpr int kNobody = -1, kSeveral = -2;
+  static std::string name(int thread);
   struct Touched {
     int writer = kNobody, reader = kNobody;
     int64_t written = 0, read = 0;  // the interval between barriers

@@ -185,6 +185,7 @@ void add_float_operations(Table& table) {
   table["fma.rn.f32x2"] = Lanes<Halves<fused<float>>::apply>::operation();
   table["ex2.approx.ftz.f32"] = Lanes<approximate_exp2>::operation();
   table["rcp.approx.ftz.f32"] = Lanes<approximate_reciprocal>::operation();
+  table["div.full.f32"] = Lanes<approximate_quotient>::operation();
 }
 
 }  // namespace ptx

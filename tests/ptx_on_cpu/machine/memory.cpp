@@ -76,8 +76,13 @@ struct Shared {
       }
       const int thread = t.first_thread + lane;
       try {
-        f(lane, writes ? memory.write(at, size, thread)
-                       : const_cast<char*>(memory.read(at, size, thread)));
+        if (writes) {
+          char data[size];
+          f(lane, data);
+          memory.write(at, size, thread, data);
+        } else {
+          f(lane, const_cast<char*>(memory.read(at, size, thread)));
+        }
       } catch (const Fault& fault) {
         throw Fault(fault.what(), lane);
       }
@@ -180,7 +185,7 @@ void access_matrices(Team& t, const Instruction& i) {
         auto* word = t.column<uint32_t>(i.operands[row / kRows + writes]) + lane;
         SharedMemory& shared = t.block->shared;
         if constexpr (writes) {
-          std::memcpy(shared.write(at + 4 * k, 4, t.first_thread + lane), word, 4);
+          shared.write(at + 4 * k, 4, t.first_thread + lane, reinterpret_cast<const char*>(word));
         } else {
           std::memcpy(word, shared.read(at + 4 * k, 4, t.first_thread + lane), 4);
         }

@@ -1,5 +1,6 @@
 // PTX ISA 9.0, 9.7.3: the error of ex2.approx.ftz.f32 is 2^-22 relative to the result, that of
-// rcp.approx.ftz.f32 2^-23. Subnormal numbers are flushed.
+// rcp.approx.ftz.f32 2^-23. They flush subnormal numbers. That of div.full.f32, which does not, is
+// two units in the last place.
 #include "special_function_unit.h"
 
 #include <cfloat>
@@ -49,6 +50,14 @@ float approximate_reciprocal(float x) {
   x = flushed(x);
   const float magnitude = inexact(1.0 / std::fabs(x), 0x1p-23, reciprocal_error, x);
   return canonical(std::copysign(magnitude, x));
+}
+
+float approximate_quotient(float x, float y) {
+  const float quotient = x / y;
+  if (!std::isnormal(quotient)) return canonical(quotient);
+  const double magnitude = std::fabs(static_cast<double>(x) / y);
+  const double bound = 2 * std::scalbn(1.0, std::ilogb(magnitude) - 23) / magnitude;
+  return std::copysign(inexact(magnitude, bound, reciprocal_error, y), quotient);
 }
 
 }  // namespace ptx

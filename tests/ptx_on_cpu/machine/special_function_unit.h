@@ -5,5 +5,6 @@ namespace ptx {
 
 float approximate_exp2(float x);
 float approximate_reciprocal(float x);
+float approximate_quotient(float x, float y);
 
 }  // namespace ptx
