@@ -28,8 +28,8 @@ def kernels_for(device: str) -> Iterator[str]:
             yield "cpu"
     elif device.startswith("triton") and find_spec("triton") is None:
         pytest.skip("needs Triton")
-    elif device == "triton_ptx":
-        with stub_driver.enabled(execute=True):
+    elif device in ("triton_ptx", "triton_portable"):
+        with stub_driver.enabled(execute=True, portable=device == "triton_portable"):
             yield "cpu"
     elif device == "triton":
         with triton_operators.registered("CUDA"):

@@ -1,8 +1,9 @@
 """The other backends give the bits of the CPU's: every core operator, over all inputs of 16 bits,
 sizes, layouts and special values. The CPU's own are right by all the other tests.
 
-Triton's interpreter takes 0.1 ms for an operation of a kernel, on however many elements: most of
-its cases are for `make test-all`.
+Triton takes 0.25 s to compile a kernel, once for all tests, and what runs it next to nothing. For
+`make test` are each operator, gate and dtype, and bfloat16's kernels of the other kinds: few sizes,
+few layouts, large tiles. The others are for `make test-all`.
 """
 
 import math
@@ -29,15 +30,15 @@ every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def on_backends(
-    cases: Iterable[tuple], quick: Callable[..., bool], interpreted: Callable[..., bool]
+    cases: Iterable[tuple], quick: Callable[..., bool], triton: Callable[..., bool]
 ) -> list:
-    """The cases on each backend; slow, unless they are quick there or in the interpreter."""
+    """The cases on each backend; slow, unless they are quick there or in Triton."""
     found = []
     for backend, case in product(BACKENDS, list(cases)):
         marks, name = (), backend
         if not isinstance(backend, str):
             marks, name = backend.marks, backend.values[0]
-        is_quick = interpreted if name == "triton_interpreter" else quick
+        is_quick = triton if name == "triton_ptx" else quick
         slow = () if is_quick(*case) else (pytest.mark.slow,)
         found.append(pytest.param(name, *case, marks=(*marks, *slow)))
     return found
@@ -68,6 +69,11 @@ def check(backend: str, call: Call, build: Callable[[str], list[Tensor]], gate: 
         assert differ == 0, f"{name}: {differ} of {e.numel()} differ"
 
 
+def needs_triton_ptx() -> None:
+    if "triton_ptx" not in BACKENDS:
+        pytest.skip("needs a machine without a GPU")
+
+
 def maker(dtype: torch.dtype, device: str) -> Make:
     return lambda *shape: (3 * normal(*shape)).to(device, dtype)
 
@@ -83,7 +89,7 @@ def is_first(call: Call, gate: str) -> bool:
 
 @pytest.mark.parametrize(
     "backend, call, gate, dtype",
-    on_backends(NUMBERS, every, lambda call, gate, dtype: dtype == torch.bfloat16),
+    on_backends(NUMBERS, every, every),
     ids=str,
 )
 def test_any_numbers(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
@@ -95,6 +101,25 @@ def test_any_numbers(backend: str, call: Call, gate: str, dtype: torch.dtype) ->
     check(backend, call, build, gate)
 
 
+@pytest.mark.parametrize(
+    "call, gate, dtype",
+    [
+        pytest.param(*case, marks=() if is_quick else pytest.mark.slow)
+        for case in NUMBERS
+        for is_quick in [is_first(*case[:2]) and case[2] == torch.bfloat16]
+    ],
+    ids=str,
+)
+def test_triton_without_instructions_of_nvidia(call: Call, gate: str, dtype: torch.dtype) -> None:
+    """What the kernels have in their place for other GPUs."""
+    needs_triton_ptx()
+
+    def build(device: str) -> list[Tensor]:
+        return [t.to(device) for t in bits.of_any_numbers(call, dtype)]
+
+    check("triton_portable", call, build, gate)
+
+
 def special_values(dtype: torch.dtype) -> Tensor:
     info = torch.finfo(dtype)
     smallest = info.smallest_normal * info.eps
@@ -104,25 +129,25 @@ def special_values(dtype: torch.dtype) -> Tensor:
 
 
 def of_special_values(call: Call, dtype: torch.dtype) -> list[Tensor]:
-    """Each beside each."""
+    """Each beside each; in as many columns as any numbers are, which Triton's kernels are for."""
     values = special_values(dtype)
     n = len(values)
+    columns = bits.any_numbers(dtype).size(-1)
     grids = iter(torch.meshgrid(values, values, values, indexing="ij"))
 
     def make(*shape: int) -> Tensor:
         if len(shape) == 1:
-            return values.repeat(n)[: shape[0]].clone()
+            return values.repeat(columns)[: shape[0]].clone()
         t = next(grids).reshape(n, n * n)
-        return torch.cat([t, t.flip(1)], 1) if shape[-1] > n * n else t.clone()
+        t = torch.cat([t, t[:, : columns - n * n]], 1)
+        return torch.cat([t, t.flip(1)], 1) if shape[-1] > columns else t
 
-    return call.inputs((n, n * n), make)
+    return call.inputs((n, columns), make)
 
 
 @pytest.mark.parametrize(
     "backend, call, gate, dtype",
-    on_backends(
-        NUMBERS, every, lambda call, gate, dtype: dtype == torch.float32 and is_first(call, gate)
-    ),
+    on_backends(NUMBERS, every, every),
     ids=str,
 )
 def test_special_values(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
@@ -183,23 +208,23 @@ def test_layouts(backend: str, call: Call, layout: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "layout", ["second half", "every other column", "transposed", "one number"]
+    "layout", ["second half", "every other column", "transposed", "one number", "misaligned by 1"]
 )
 @pytest.mark.parametrize("call", CORE_CALLS, ids=str)
-def test_few_layouts_in_the_interpreter(call: Call, layout: str) -> None:
-    """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input."""
-    if "triton_interpreter" not in BACKENDS:
-        pytest.skip("needs a machine without a GPU")
+def test_few_layouts_in_triton(call: Call, layout: str) -> None:
+    """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input, a
+    first element of any address."""
+    needs_triton_ptx()
 
     def build(device: str) -> list[Tensor]:
         return next(arrangements(call, LAYOUTS[layout], (6, 40), maker(torch.bfloat16, device)))
 
-    check("triton_interpreter", call, build)
+    check("triton_ptx", call, build)
 
 
-@every_backend
-@pytest.mark.parametrize("offset", [1, 3])
-@every_call
+@pytest.mark.parametrize(
+    "backend, call, offset", on_backends(product(CORE_CALLS, [1, 3]), every, none), ids=str
+)
 def test_misaligned(backend: str, call: Call, offset: int) -> None:
     layout = LAYOUTS[f"misaligned by {offset}"]
     for dtype in (torch.bfloat16, torch.float64):
@@ -211,18 +236,29 @@ def test_misaligned(backend: str, call: Call, offset: int) -> None:
             check(backend, call, build)
 
 
+@pytest.fixture
+def large_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For tensors of any size."""
+    monkeypatch.setattr(tuning, "SMALL_BYTES", 0)
+    plans = tuning.map_tiles, tuning.soi_tiles
+    for plan in plans:
+        plan.cache_clear()
+    yield
+    for plan in plans:
+        plan.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize(
     "call", [c for c in CORE_CALLS if c.op.name != "soi_backward_bias"], ids=str
 )
-def test_tiles_of_large_tensors(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiles_of_large_tensors(call: Call, dtype: torch.dtype, large_tiles: None) -> None:
     """Several vectors, or octets, for a thread, in Triton."""
-    if "triton_interpreter" not in BACKENDS:
-        pytest.skip("needs a machine without a GPU")
-    monkeypatch.setattr(tuning, "SMALL_BYTES", 0)
+    needs_triton_ptx()
     for shape in [(5, 1000), (3, 33)]:
-        for dtype in (torch.float64, torch.bfloat16):
-            check("triton_interpreter", call, lambda device, s=shape, d=dtype: call.inputs(
-                s, maker(d, device)))  # fmt: skip
+        check("triton_ptx", call, lambda device, s=shape: call.inputs(s, maker(dtype, device)))
 
 
 # The registered kernels differentiate and trace as on the CPU
@@ -244,9 +280,8 @@ def test_gradcheck_and_opcheck(backend: str, op, device: str) -> None:
         return tuple(t for t in sample.ours(*tensors) if t.is_floating_point())
 
     assert gradcheck(floating, sample.leaves(), fast_mode=True)
-    if backend != "triton_interpreter":
-        arguments, _ = call.arguments(*sample.tensors)
-        torch.library.opcheck(op.overload, arguments)
+    arguments, _ = call.arguments(*sample.tensors)
+    torch.library.opcheck(op.overload, arguments)
 
 
 # The place of a part in a whole tensor, from which the SOI map draws

@@ -259,6 +259,8 @@ def enabled(
 ) -> Iterator[State]:
     """Devices of an architecture. ``portable`` kernels have only what all of Triton's targets have,
     AMD's and Intel's GPUs among them."""
+    if execute:
+        ptx_on_cpu.record_allocations()
     state = _state(arch, portable)
     state.reset(execute)
     devices = SimpleNamespace(device=state.guard)
