@@ -208,12 +208,11 @@ def test_layouts(backend: str, call: Call, layout: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "layout", ["second half", "every other column", "transposed", "one number", "misaligned by 1"]
+    "layout", ["second half", "every other column", "transposed", "one number"]
 )
 @pytest.mark.parametrize("call", CORE_CALLS, ids=str)
 def test_few_layouts_in_triton(call: Call, layout: str) -> None:
-    """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input, a
-    first element of any address."""
+    """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input."""
     needs_triton_ptx()
 
     def build(device: str) -> list[Tensor]:
@@ -223,7 +222,9 @@ def test_few_layouts_in_triton(call: Call, layout: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "backend, call, offset", on_backends(product(CORE_CALLS, [1, 3]), every, none), ids=str
+    "backend, call, offset",
+    on_backends(product(CORE_CALLS, [1, 3]), every, lambda call, _: call == CORE_CALLS[0]),
+    ids=str,
 )
 def test_misaligned(backend: str, call: Call, offset: int) -> None:
     layout = LAYOUTS[f"misaligned by {offset}"]

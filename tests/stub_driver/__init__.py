@@ -276,12 +276,12 @@ def enabled(
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Python in a process where Triton compiles."""
+    """Python in a process of its own."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
         "TRITON_CACHE_DIR": str(CACHE),
+        "TRITON_INTERPRET": "0",
         **variables,
     }
-    environment.pop("TRITON_INTERPRET", None)
     command = [sys.executable, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
