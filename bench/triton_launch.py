@@ -4,7 +4,6 @@ Triton's launcher starts compiled kernels over the tests' stub of NVIDIA's drive
 no GPU is needed. A real driver takes some microseconds more, the same for each of these calls.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import torch
 from bench import timing
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
-os.environ.pop("TRITON_INTERPRET", None)
 
 import stub_driver  # noqa: E402
 

@@ -1,8 +1,4 @@
-"""``python -m machine_code.compile_triton ARCHITECTURE`` prints in JSON what Triton makes.
-
-It is a program of its own because Triton does not compile in a process in which it interprets, as
-it may in that of the tests.
-"""
+"""``python -m machine_code.compile_triton ARCHITECTURE`` prints in JSON what Triton makes."""
 
 import json
 import os

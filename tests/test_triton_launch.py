@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from unittest import mock
 
+import numpy as np
+import ptx_on_cpu
 import pytest
 import stub_driver
 import torch
@@ -38,9 +40,7 @@ def driver() -> Iterator[State]:
 
 @pytest.fixture(autouse=True)
 def forget(driver: State) -> None:
-    driver.launches.clear()
-    driver.asked.clear()
-    driver.device = driver.stream = 0
+    driver.reset(execute=False)
 
 
 @pytest.fixture
@@ -166,18 +166,21 @@ def check(driver: State, call: Call, tensors: list[Tensor], gate: str = GATES[0]
     check_operands(first, split(call.op, results), split(call.op, inputs), *scratch)
 
 
+@pytest.mark.slow
 @each_call
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_dtypes(call, dtype, driver):
     check(driver, call, call.inputs((24, 40), partial(torch.empty, dtype=dtype)))
 
 
+@pytest.mark.slow
 @each_call
 def test_gates(call, driver):
     for gate in call.gates:
         check(driver, call, call.inputs((24, 40), torch.empty), gate)
 
 
+@pytest.mark.slow
 @each_call
 @pytest.mark.parametrize("shape", [(1, 1), (300, 33), (3, 5000), (512, 600)], ids=str)
 def test_shapes(call, shape, driver):
@@ -200,6 +203,7 @@ def arrangements(call: Call, layout: Layout, shape: Shape) -> Iterator[list[Tens
 MATRICES = [(name, (24, 40)) for name in LAYOUTS if name != "negative"]
 
 
+@pytest.mark.slow
 @each_call
 @pytest.mark.parametrize("layout, shape", [*MATRICES, ("first half", (4, 6, 40))], ids=str)
 def test_layouts(call, layout, shape, driver):
@@ -297,6 +301,7 @@ def check_soi_forward(
     assert v["IN_ROWS"] == (row_length > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_soi_dtypes(dtype, driver):
     x = torch.empty(24, 40, dtype=dtype)
@@ -304,6 +309,7 @@ def test_soi_dtypes(dtype, driver):
     check_soi(driver, x, torch.empty(40, dtype=dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(1, 1), (300, 33), (3, 5000), (1, 5001), (512, 1600), (5, 204_801)], ids=str
 )
@@ -418,6 +424,30 @@ def test_a_failed_launch_is_an_exception(driver):
     with pytest.raises(RuntimeError, match="unspecified launch failure"):
         forward(x)
     forward(x)
+    assert len(driver.launches) == 2
+
+
+def test_a_fault_is_an_exception(driver):
+    """Here the kernel reads what torch did not allocate."""
+    driver.execute = True
+    with pytest.raises(RuntimeError, match="memcheck: .* not in the memory that the launch was"):
+        forward(torch.from_numpy(np.zeros(16, np.float32)))
+
+
+def test_an_exception_in_the_stub_is_not_lost(driver, monkeypatch):
+    def launch(*_: object) -> None:
+        raise ZeroDivisionError("of a test")
+
+    driver.execute = True
+    monkeypatch.setattr(ptx_on_cpu.Kernel, "launch", launch)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: of a test"):
+        forward(torch.empty(16))
+
+
+def test_a_kernel_stays_loaded(driver, no_kernels):
+    for _ in range(2):
+        forward(torch.empty(16))
+        gc.collect()
     assert len(driver.launches) == 2
 
 
