@@ -73,8 +73,10 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
 
     const int64_t end = min(block_rows * (block + 1), m.rows);
     int rows = begin < end ? static_cast<int>((end - begin + kWarps - 1) / kWarps) : 0;
+    if constexpr (kRows > 1) {
 #pragma unroll 1
-    for (; rows >= kRows; rows -= kRows) add_rows(std::integral_constant<int, kRows>());
+      for (; rows >= kRows; rows -= kRows) add_rows(std::integral_constant<int, kRows>());
+    }
 #pragma unroll 1
     for (; rows > 0; --rows) add_rows(std::integral_constant<int, 1>());
   }

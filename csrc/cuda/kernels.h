@@ -37,7 +37,7 @@ Device describe(int device);
 constexpr int kMaxOperands = 5;
 
 // Operands as rows of vectors: all data and strides are multiples of 16 bytes, and so are all rows
-// but the last. The bias is the same in every row.
+// but the last; with a bias, which is the same in every row, the last one too.
 struct Rows {
   char* data[kMaxOperands];
   int32_t row_stride[kMaxOperands];  // in bytes

@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
     return reinterpret_cast<T*>(first[k] + static_cast<int64_t>(i) * m.row_stride[k]);
   };
 
-  if (row + kRows < m.rows || (row + kRows == m.rows && column + V::size <= m.last_columns)) {
+  if (row + kRows < m.rows ||
+      (row + kRows == m.rows && (kBias || column + V::size <= m.last_columns))) {
     V in[kRows][inputs];
 #pragma unroll
     for (int k = 0; k < inputs; ++k) {
@@ -100,29 +101,39 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kBias>::
     }
     return;
   }
-  // The last rows, and at the end of the last one, less than a vector.
+  // The last rows, and if there is no bias, less than a vector at the end of the last one. Where a
+  // warp has one row there is no loop: that takes five registers less.
+  if constexpr (kRows > 1 || !kBias) {
 #pragma unroll 1
-  for (int i = 0; row + i < m.rows; ++i) {
-    const int left = (row + i + 1 < m.rows ? m.columns : m.last_columns) - column;
-    V in[inputs];
+    for (int i = 0; row + i < m.rows && (i == 0 || kRows > 1); ++i) {
+      const int left = (row + i + 1 < m.rows ? m.columns : m.last_columns) - column;
+      V in[inputs], out[outputs];
 #pragma unroll
-    for (int k = 0; k < inputs; ++k) {
-      T elements[V::size] = {};
+      for (int k = 0; k < inputs; ++k) {
+        if constexpr (kBias) {
+          in[k] = V::load(address(outputs + k, i));
+        } else {
+          T elements[V::size] = {};
 #pragma unroll
-      for (int j = 0; j < V::size; ++j) {
-        if (j < left) elements[j] = address(outputs + k, i)[j];
+          for (int j = 0; j < V::size; ++j) {
+            if (j < left) elements[j] = address(outputs + k, i)[j];
+          }
+          memcpy(&in[k].words, elements, sizeof elements);
+        }
       }
-      memcpy(&in[k].words, elements, sizeof elements);
-    }
-    V out[outputs];
-    M::apply(out, in, bias, each);
+      M::apply(out, in, bias, each);
 #pragma unroll
-    for (int r = 0; r < outputs; ++r) {
-      T elements[V::size];
-      memcpy(elements, &out[r].words, sizeof elements);
+      for (int r = 0; r < outputs; ++r) {
+        if constexpr (kBias) {
+          out[r].store(address(r, i));
+        } else {
+          T elements[V::size];
+          memcpy(elements, &out[r].words, sizeof elements);
 #pragma unroll
-      for (int j = 0; j < V::size; ++j) {
-        if (j < left) address(r, i)[j] = elements[j];
+          for (int j = 0; j < V::size; ++j) {
+            if (j < left) address(r, i)[j] = elements[j];
+          }
+        }
       }
     }
   }

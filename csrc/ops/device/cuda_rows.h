@@ -29,7 +29,9 @@ inline cuda::Rows segments_of(int64_t elements, int64_t size) {
   return m;
 }
 
-// The iteration as rows of vectors, if it is that.
+// The iteration as rows of vectors, if it is that. The rows of a matrix are whole vectors, because
+// its rows are aligned: between rows of an output there is no gap, or only the other half of a row,
+// which is an output as well and aligned too.
 inline std::optional<cuda::Rows> rows_of(const at::TensorIterator& iterator, bool biased) {
   const int64_t size = static_cast<int64_t>(iterator.element_size(0));
   const int bias = biased ? iterator.ntensors() - 1 : -1;
