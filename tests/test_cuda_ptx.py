@@ -64,6 +64,19 @@ def test_errors_of_the_special_function_unit_change_nothing(
             assert_same(call(*some, gate=gate), expected)
 
 
+@pytest.mark.parametrize("gate", oracle.GATES)
+@pytest.mark.parametrize("layout", ["vectors", "elements"])
+def test_no_bfloat16_value_needs_an_exact_power(gate: str, layout: str) -> None:
+    """Of all inputs: near 2^-126 x/2 is a tie, which a last place of 2^15 would turn."""
+    x = oracle.every_16_bit_input(torch.bfloat16)
+    if layout == "elements":
+        x = torch.stack([x, x], dim=1)[:, 0]
+    expected = ops.gate_forward(x, None, gate)
+    for unit in UNITS:
+        with special_function_unit(*unit), cuda.enabled():
+            assert_same((ops.gate_forward(x, None, gate),), (expected,))
+
+
 def test_larger_errors_would_be_seen() -> None:
     x = oracle.every_16_bit_input(torch.bfloat16)
     expected = ops.gate_forward(x, None, "normal")

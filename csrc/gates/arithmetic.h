@@ -161,7 +161,7 @@ GELU_KERNELS_HD Real difference(Real x, Real y) {
 }
 
 // 2^x and 1/x by one instruction of a GPU's special function unit, with errors of 2^-22 and 2^-23
-// and no subnormal numbers in or out. 2^x is exact for an integer.
+// and no subnormal numbers in or out. No formula asks that 2^x be exact for an integer.
 #if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
 #define GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
 #endif

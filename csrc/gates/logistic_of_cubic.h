@@ -145,13 +145,15 @@ struct LogisticOfCubic {
     return scale_by_power_of_two(exp2_fraction(fma(-a, w.lo, u.fraction)), u.shifted);
   }
 
-  // F from a GPU's special function unit.
+  // F from a GPU's special function unit. Near zero F is under 1/2 in spite of the unit's error, as
+  // 2^-20 makes up for four times that, and the value is above x/2, where ties of x/2 go (see
+  // Storage).
   template <class Real>
   static GELU_KERNELS_HD Real approximate_tail(Real a) {
     using C = Constants<fp16>;
     using Scale = Constants<Number<Real>>;
     const Real e = approximate_exp2(fma(-a, even(a, C::k1, C::k3), Scale::log2_scale));
-    return e * refined_reciprocal(Scale::scale + e);
+    return e * refined_reciprocal(Scale::scale * (1 + 0x1p-20f) + e);
   }
 
   // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 1 - 2^-24,

@@ -20,8 +20,11 @@ struct Normal {
       using Half = NormalConstants<bf16>;
       constexpr float log2_scale = Half::origin - Format<float>::round_to_integer - 127;
       static_assert(Half::unscale == 0x1p-16f && log2_scale == 16);
+      // Near zero the power is under 1/2 in spite of the unit's error, as 2^-19 makes up for four
+      // times that, and the value is above x/2, where ties of x/2 go (see Storage).
+      constexpr float offset = log2_scale - 1 - 0x1p-19f;
       const Real a = magnitude(x, Half::value_limit);
-      const Real power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, log2_scale - 1));
+      const Real power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, offset));
       return fma(-(a * Half::unscale), power, positive_part(x));
     } else if constexpr (is_half<Precision>) {
       const Real a = magnitude(x, C::value_limit);

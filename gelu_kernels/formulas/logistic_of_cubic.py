@@ -163,6 +163,7 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
     half = numbers["fp16"]
     for_half = half_constants(fp32, half)
     by_exp2 = for_half.replace(form="exp2")
+    below_half = by_exp2.replace(scale=fp32.scale * (1 + 2**-20))  # near zero, for any error
     unscaled = by_exp2.replace(scale=half.one, log2_scale=0.0)
     random = Constants(
         half=half,
@@ -177,7 +178,7 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
         "fp16": for_half,
         "bf16": for_half,
         # A linear v has one hard case, x = -0.1235, that the errors would turn.
-        "fast_bf16": for_half if half.k3 == 0 else by_exp2,
+        "fast_bf16": for_half if half.k3 == 0 else below_half,
         "exp2_fp16": unscaled,
         "exp2_bf16": unscaled,
         "random": random,

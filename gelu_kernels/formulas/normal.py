@@ -119,7 +119,7 @@ constants = {
     "fp32": _wide("fp32"),
     "fp16": _fp16,
     "bf16": _bf16,
-    "fast_bf16": _bf16.replace(form="exp2", log2_scale=_bf16.origin - 1.5 * 2**23 - 127),
+    "fast_bf16": _bf16.replace(form="exp2", log2_scale=_bf16.origin - 1.5 * 2**23 - 127 - 2**-19),
     "exp2_fp16": _fp16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
     "exp2_bf16": _bf16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
     "random": Constants(

@@ -42,8 +42,7 @@ float inexact(double y, double bound, Error error, float x) {
 
 float approximate_exp2(float x) {
   x = flushed(x);
-  const double bound = x == std::floor(x) ? 0 : 0x1p-22;
-  return canonical(inexact(std::exp2(static_cast<double>(x)), bound, exp2_error, x));
+  return canonical(inexact(std::exp2(static_cast<double>(x)), 0x1p-22, exp2_error, x));
 }
 
 float approximate_reciprocal(float x) {
