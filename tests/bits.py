@@ -13,6 +13,7 @@ import click
 import oracle
 import torch
 from calls import CORE_CALLS, DTYPES, Call, normal
+from layouts import LAYOUTS, arrangements
 from torch import Tensor
 
 SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -55,6 +56,15 @@ def inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
     yield of_any_numbers(call, dtype)
     # More than one block of rows, and tiles of columns with a ragged end.
     yield call.inputs((1001, 519), lambda *s: (3 * normal(*s)).to(dtype))
+
+
+def arranged_inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
+    """For each kind of kernel: a tail alone, rows of vectors, and rows of both."""
+    layouts = ["contiguous", "second half", "misaligned by 1", "transposed", "one row"]
+    for shape, layout in product([(1, 7), (3, 264), (40, 513)], layouts):
+        yield next(
+            arrangements(call, LAYOUTS[layout], shape, lambda *s: (3 * normal(*s)).to(dtype))
+        )
 
 
 def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -> int:

@@ -8,8 +8,10 @@ import bits
 import oracle
 import ptx_on_cpu
 import pytest
+import sweeps
 import torch
 from calls import CORE_CALLS, Call, Results, normal
+from devices import PTX, kernels_for
 from ptx_on_cpu import Error, cuda, only_ends, special_function_unit
 from torch import Tensor
 
@@ -43,14 +45,19 @@ EXTREMES = list(product([Error.NONE, Error.UP, Error.DOWN], repeat=2))
 UNITS = [(*errors, 0) for errors in EXTREMES] + [(Error.RANDOM, Error.RANDOM, 1)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(
-    "call, gate",
-    [(call, gate) for call in CORE_CALLS if call.takes_gate for gate in call.gates],
-    ids=str,
-)
+CASES = [
+    pytest.param(*case, marks=() if is_quick else pytest.mark.slow)
+    for backend in PTX
+    for call in CORE_CALLS
+    if call.takes_gate
+    for case in product([backend], [call], call.gates, [torch.float32, *sweeps.HALF])
+    for is_quick in [backend == "cuda_ptx" or case[3] == torch.bfloat16]
+]
+
+
+@pytest.mark.parametrize("backend, call, gate, dtype", CASES, ids=str)
 def test_errors_of_the_special_function_unit_change_nothing(
-    call: Call, gate: str, dtype: torch.dtype
+    backend: str, call: Call, gate: str, dtype: torch.dtype
 ) -> None:
     """A quotient is correctly rounded for any estimate of the reciprocal; bfloat16 values are for
     any power as well. Of 16 bits, every eighth input is looked at for each error."""
@@ -60,7 +67,7 @@ def test_errors_of_the_special_function_unit_change_nothing(
         part = slice(at % 8, rows, 8)
         some = [t[part] if t.dim() == 2 else t for t in tensors]
         expected = call(*some, gate=gate)
-        with special_function_unit(exp2, reciprocal, seed), cuda.enabled():
+        with special_function_unit(exp2, reciprocal, seed), kernels_for(backend):
             assert_same(call(*some, gate=gate), expected)
 
 

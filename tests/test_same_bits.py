@@ -58,11 +58,11 @@ def check(backend: str, call: Call, build: Callable[[str], list[Tensor]], gate: 
     gate = gate or call.gates[0]
     torch.manual_seed(1)
     expected = call(*build("cpu"), gate=gate)
-    started = cuda.launches() if backend == "cuda_ptx" else 0
+    started = cuda.launches() if backend.startswith("cuda_ptx") else 0
     with kernels_for(backend) as device:
         torch.manual_seed(1)
         results = call(*build(device), gate=gate)
-    if backend == "cuda_ptx" and expected[0].numel():
+    if backend.startswith("cuda_ptx") and expected[0].numel():
         assert cuda.launches() > started
     for name, result, e in zip(call.op.outputs, results, expected, strict=True):
         assert result.stride() == e.stride(), name
@@ -124,6 +124,22 @@ def test_triton_without_instructions_of_nvidia(call: Call, gate: str, dtype: tor
         return [t.to(device) for t in bits.of_any_numbers(call, dtype)]
 
     check("triton_portable", call, build, gate)
+
+
+OTHERS = ["cuda_ptx sm_80", "cuda_ptx sm_100", "cuda_ptx sm_120", "triton_ptx sm_80"]
+OTHERS += ["triton_ptx sm_100"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call, gate, dtype", NUMBERS, ids=str)
+@pytest.mark.parametrize("backend", OTHERS)
+def test_other_architectures(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
+    """sm_100 has arithmetic for pairs of floats."""
+    tensors = list(bits.inputs(call, dtype))
+    if backend.startswith("cuda"):
+        tensors += bits.arranged_inputs(call, dtype)
+    for some in tensors:
+        check(backend, call, lambda _, some=some: some, gate)
 
 
 def special_values(dtype: torch.dtype) -> Tensor:

@@ -9,6 +9,8 @@ would take for it, nor what ptxas makes of PTX.
 """
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from weakref import finalize
 
@@ -16,8 +18,12 @@ from ptx_on_cpu import machine, parse
 from ptx_on_cpu.assemble import Program, UnknownOpcode, assemble
 from ptx_on_cpu.machine import Error, only_ends, special_function_unit
 
-__all__ = ["Error", "Fault", "Kernel", "UnknownOpcode", "load", "only_ends"]
+__all__ = ["Error", "Fault", "Kernel", "UnknownOpcode", "changed", "load", "only_ends"]
 __all__ += ["special_function_unit", "record_allocations"]
+
+Change = Callable[[str], str]
+_change: Change | None = None
+_ran: "dict[Kernel, None]" = {}
 
 
 class Fault(Exception):
@@ -63,6 +69,15 @@ class Kernel:
     ) -> None:
         """Runs to the end. ``parameters`` is the address of an array of pointers, one to each
         parameter's value; ``shared`` is the size of dynamic shared memory."""
+        if _change and (text := _change(self.text)) != self.text:
+            (entry,) = parse.entries(text).values()
+            return Kernel(entry, self._module)._launch(grid, block, shared, parameters)
+        _ran[self] = None
+        self._launch(grid, block, shared, parameters)
+
+    def _launch(
+        self, grid: tuple[int, ...], block: tuple[int, ...], shared: int, parameters: int
+    ) -> None:
         threads = block[0] * block[1] * block[2]
         most = self.entry.most_threads
         if threads > most or (self.entry.exact_threads and threads != most):
@@ -73,9 +88,12 @@ class Kernel:
 
     def _place(self, instruction: int, thread: int, *block: int) -> str:
         statement = self.entry.statements[self.program.instructions[instruction].statement]
+        return f"{self.source(statement)}, thread {thread} of block {block}: {statement}"
+
+    def source(self, statement: parse.Statement) -> str:
+        """The file and the line that it was made from."""
         file, line = statement.place
-        source = parse.files(self._module).get(file, self.name)
-        return f"{source}:{line}, thread {thread} of block {block}: {statement}"
+        return f"{parse.files(self._module).get(file, self.name)}:{line}"
 
     def executed(self) -> list[int]:
         """How often each statement was."""
@@ -87,6 +105,21 @@ class Kernel:
         return counts
 
 
+def kernels_that_ran() -> list[Kernel]:
+    return list(_ran)
+
+
 def load(text: str) -> dict[str, Kernel]:
     """The kernels of a module, by name. Each is parsed when it is first launched."""
     return {name: Kernel(found, text) for name, found in parse.entries(text).items()}
+
+
+@contextmanager
+def changed(change: Change) -> Iterator[None]:
+    """Kernels run with their text changed, as if the compiler had made an error."""
+    global _change
+    _change = change
+    try:
+        yield
+    finally:
+        _change = None

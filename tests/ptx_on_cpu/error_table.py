@@ -2,6 +2,7 @@
 
 Each column has the most of 65,536 that are misrounded, for errors of zero, for all combinations of
 the largest errors, and for random ones; then the same for errors of so many times their bounds.
+Where the first three are 0, nothing depends on the unit.
 """
 
 from itertools import product
@@ -9,20 +10,25 @@ from itertools import product
 import oracle
 import sweeps
 import torch
+from devices import PTX, kernels_for
 from oracle import GATES
+from rich.console import Console
+from rich.table import Table
 from sweeps import ORDERS
 
-from ptx_on_cpu import Error, cuda, special_function_unit
+from ptx_on_cpu import Error, special_function_unit
 
 SCALES = (4, 16, 64, 256)
 
 
-def misrounded(gate: str, order: int, dtype: torch.dtype, units: list[tuple[float, ...]]) -> int:
+def misrounded(
+    backend: str, gate: str, order: int, dtype: torch.dtype, units: list[tuple[float, ...]]
+) -> int:
     """The most for any of these units."""
     x = oracle.every_16_bit_input(dtype)
     counts = []
     for unit in units:
-        with special_function_unit(*unit), cuda.enabled():
+        with special_function_unit(*unit), kernels_for(backend):
             y = oracle.evaluate(gate, order, x.clone())
         counts.append(sweeps.misrounded(gate, order, dtype, y).numel())
     return max(counts)
@@ -40,11 +46,12 @@ def main() -> None:
         "random": [(Error.RANDOM, Error.RANDOM, seed) for seed in range(16)],
         **{f"{scale}x": extremes(scale) for scale in SCALES},
     }
-    print(f"{'gate':15}{'order':12}{'dtype':10}", *(f"{name:>9}" for name in columns))
-    for gate, order, dtype in product(GATES, ORDERS, sweeps.HALF):
-        counts = [misrounded(gate, order, dtype, units) for units in columns.values()]
+    table = Table("kernels", "gate", "order", "dtype", *columns)
+    for backend, gate, order, dtype in product(PTX, GATES, ORDERS, sweeps.HALF):
+        counts = [misrounded(backend, gate, order, dtype, units) for units in columns.values()]
         name = str(dtype).removeprefix("torch.")
-        print(f"{gate:15}{ORDERS[order]:12}{name:10}", *(f"{n:9}" for n in counts), flush=True)
+        table.add_row(backend, gate, ORDERS[order], name, *map(str, counts))
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

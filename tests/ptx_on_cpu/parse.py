@@ -1,6 +1,7 @@
 """The text of a PTX module, as far as nvcc and Triton use the language."""
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 
@@ -135,6 +136,7 @@ def entry(found: re.Match) -> Entry:
     return Entry(name, _parameters(parameters), most, exact, *_body(body))
 
 
+@cache
 def shared(module: str) -> dict[str, Shared]:
     """All that is declared in shared memory; of the size 0, what a launch gives."""
     return {
@@ -143,6 +145,7 @@ def shared(module: str) -> dict[str, Shared]:
     }
 
 
+@cache
 def files(module: str) -> dict[int, str]:
     """By their numbers."""
     return {

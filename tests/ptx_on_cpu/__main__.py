@@ -1,0 +1,94 @@
+"""``cd tests; python -m ptx_on_cpu``: what nvcc and Triton compiled beside the kernels of the CPU.
+
+A table of all operators and gates, with the number of results that were compared in each dtype.
+Every input of 16 bits is among them. Results with other bits make the exit status 1.
+"""
+
+import sys
+from collections.abc import Iterator
+from time import perf_counter
+
+import bits
+import click
+import torch
+from calls import CORE_CALLS, DTYPES, Call
+from devices import PTX, kernels_for
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor
+
+import ptx_on_cpu
+
+
+def cell(compared: int, different: int) -> str:
+    return f"{compared:,}" if different == 0 else f"[red]{different:,} of {compared:,} differ"
+
+
+def inputs(call: Call, gate: str, dtype: torch.dtype, backend: str) -> Iterator[list[Tensor]]:
+    yield from bits.inputs(call, dtype)
+    # Each layout is another kernel of Triton's to compile, of which a gate is but a small part.
+    if backend.startswith("cuda_ptx") or gate == call.gates[0]:
+        yield from bits.arranged_inputs(call, dtype)
+
+
+def compare(call: Call, gate: str, dtype: torch.dtype, backend: str) -> tuple[int, int]:
+    """So many results, and so many of them with other bits."""
+    torch.manual_seed(0)
+    compared = different = 0
+    for tensors in inputs(call, gate, dtype, backend):
+        expected = call(*tensors, gate=gate)
+        with kernels_for(backend):
+            results = call(*tensors, gate=gate)
+        compared += sum(t.numel() for t in expected)
+        different += sum(bits.differing(a, b) for a, b in zip(results, expected, strict=True))
+    return compared, different
+
+
+def table(backend: str, console: Console) -> int:
+    """Prints it, and gives the number of results that differ."""
+    begin = perf_counter()
+    names = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
+    printed = Table("operator", "gate", *names, title=f"{backend}: results with the CPU's bits")
+    rows = [(call, gate) for call in CORE_CALLS for gate in call.gates]
+    compared = different = 0
+    for call, gate in track(rows, backend, console=console, transient=True):
+        counts = [compare(call, gate, dtype, backend) for dtype in DTYPES]
+        printed.add_row(str(call), gate, *(cell(*count) for count in counts))
+        compared += sum(count[0] for count in counts)
+        different += sum(count[1] for count in counts)
+    console.print(printed)
+    seconds = perf_counter() - begin
+    console.print(f"{compared:,} results, {different:,} with other bits, in {seconds:.0f} s")
+    return different
+
+
+def executed(console: Console) -> None:
+    """How many of the statements in all kernels that ran, and the lines of source of the others."""
+    counts = {kernel: kernel.executed() for kernel in ptx_on_cpu.kernels_that_ran()}
+    total = sum(map(len, counts.values()))
+    ran = sum(count > 0 for found in counts.values() for count in found)
+    console.print(f"{len(counts)} kernels, {ran:,} of {total:,} statements executed")
+    lines: dict[str, int] = {}
+    for kernel, found in counts.items():
+        for statement, count in zip(kernel.entry.statements, found, strict=True):
+            if count == 0:
+                place = kernel.source(statement)
+                lines[place] = lines.get(place, 0) + 1
+    for place, count in sorted(lines.items(), key=lambda item: -item[1]):
+        console.print(f"{count:8,} not executed: {place}", highlight=False, soft_wrap=True)
+
+
+@click.command(help=__doc__)
+@click.option("--backend", "backends", multiple=True, help='Such as "cuda_ptx sm_100".')
+@click.option("--unexecuted", is_flag=True, help="The lines whose instructions were never reached.")
+def main(backends: tuple[str, ...], unexecuted: bool) -> None:
+    console = Console(width=120)
+    different = sum(table(backend, console) for backend in backends or PTX)
+    if unexecuted:
+        executed(console)
+    sys.exit(different > 0)
+
+
+if __name__ == "__main__":
+    main()
