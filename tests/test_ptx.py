@@ -310,6 +310,18 @@ def test_arithmetic(kind: str) -> None:
         assert_floats(found, exact(operation, DTYPES[kind], a, b))
 
 
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_arithmetic_with_a_number_of_16_bits(kind: str) -> None:
+    a, c = floats(torch.float32)
+    a = a.to(DTYPES[kind])
+    operands = ("b16", a.view(torch.int16)), ("f32", c)
+    for opcode, operation in {"add": lambda x, y: x + y, "sub": lambda x, y: x - y}.items():
+        found = evaluate(f"{opcode}.rn.f32.{kind} d, a, b;", "f32", *operands)
+        assert_floats(found, exact(operation, torch.float32, a, c))
+    found = evaluate(f"fma.rn.f32.{kind} d, a, a, b;", "f32", *operands)
+    assert_floats(found, exact(lambda x, y: x * x + y, torch.float32, a, c))
+
+
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_fma_rounds_once(kind: str) -> None:
     a, b, c = (t[::7].contiguous() for t in floats(DTYPES[kind], 3))

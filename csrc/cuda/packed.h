@@ -9,7 +9,7 @@
 
 namespace gelu_kernels::cuda {
 
-#if GELU_KERNELS_HAS_PAIRS || defined(GELU_KERNELS_CUDA_ON_CPU)
+#if GELU_KERNELS_HAS_PAIRS
 template <class Real>
 using Packed = std::conditional_t<std::is_same_v<Real, float>, float_pair, Real>;
 #else

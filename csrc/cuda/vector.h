@@ -13,7 +13,6 @@ namespace gelu_kernels::cuda {
 // Two 16-bit elements in a word, rounded to nearest, ties to even.
 template <class Precision>
 __device__ __forceinline__ uint32_t round_pair(float low, float high) {
-#ifdef __CUDA_ARCH__
   uint32_t word;
   if constexpr (std::is_same_v<Precision, fp16>) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -21,9 +20,6 @@ __device__ __forceinline__ uint32_t round_pair(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   }
   return word;
-#else
-  return Storage<Precision>::store(low) | uint32_t{Storage<Precision>::store(high)} << 16;
-#endif
 }
 
 template <class Precision>
@@ -104,13 +100,9 @@ struct Vector {
     return pair;
   }
   static __device__ __forceinline__ uint32_t sign_of(uint32_t x, uint32_t magnitude) {
-#ifdef __CUDA_ARCH__
-    uint32_t word;  // the compiler makes two instructions of the formula below
+    uint32_t word;  // the compiler makes two instructions of the formula in C++
     asm("lop3.b32 %0, %1, %2, 0x80008000, 0xe4;" : "=r"(word) : "r"(x), "r"(magnitude));
     return word;
-#else
-    return (x & 0x80008000) | (magnitude & 0x7fff7fff);
-#endif
   }
 };
 

@@ -162,10 +162,7 @@ GELU_KERNELS_HD Real difference(Real x, Real y) {
 
 // 2^x and 1/x by one instruction of a GPU's special function unit, with errors of 2^-22 and 2^-23
 // and no subnormal numbers in or out. No formula asks that 2^x be exact for an integer.
-#if defined(__CUDA_ARCH__) || defined(GELU_KERNELS_CUDA_ON_CPU)
-#define GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
-#endif
-#if defined(__CUDA_ARCH__)
+#ifdef __CUDA_ARCH__
 GELU_KERNELS_HD float approximate_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -176,12 +173,7 @@ GELU_KERNELS_HD float approximate_reciprocal(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-#elif defined(GELU_KERNELS_CUDA_ON_CPU)
-float approximate_exp2(float x);
-float approximate_reciprocal(float x);
-#endif
 
-#ifdef GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
 // 1/x to about half a unit in the last place, by a step of Newton's.
 template <typename Real>
 GELU_KERNELS_HD Real refined_reciprocal(Real x) {
@@ -194,7 +186,7 @@ GELU_KERNELS_HD Real refined_reciprocal(Real x) {
 // steps of its own division without the test for such operands.
 template <typename Real>
 GELU_KERNELS_HD Real quotient(Real n, Real d) {
-#ifdef GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
+#ifdef __CUDA_ARCH__
   const Real reciprocal = refined_reciprocal(d);
   Real q = n * reciprocal;
   q = fma(reciprocal, fma(-d, q, n), q);

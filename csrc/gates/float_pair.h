@@ -103,7 +103,7 @@ GELU_KERNELS_HD float_pair odd_neighbour(float_pair x) {
   return {odd_neighbour(x.low), odd_neighbour(x.high)};
 }
 
-#ifdef GELU_KERNELS_HAS_SPECIAL_FUNCTION_UNIT
+#ifdef __CUDA_ARCH__
 GELU_KERNELS_HD float_pair approximate_exp2(float_pair x) {
   return {approximate_exp2(x.low), approximate_exp2(x.high)};
 }

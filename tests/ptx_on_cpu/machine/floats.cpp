@@ -156,6 +156,26 @@ void add_pairs(Table& table, const std::string& type) {
   compare.template operator()<inverse<T, greater_or_equal<T>>>("ltu");
 }
 
+// A 16-bit float and a float (sm_100).
+template <class T>
+float add_mixed(T a, float c) {
+  return canonical(static_cast<float>(a) + c);
+}
+template <class T>
+float subtract_mixed(T a, float c) {
+  return canonical(static_cast<float>(a) - c);
+}
+template <class T>
+float fused_mixed(T a, T b, float c) {
+  return canonical(std::fma(static_cast<float>(a), static_cast<float>(b), c));
+}
+template <class T>
+void add_mixed_arithmetic(Table& table, const std::string& type) {
+  table["add.rn.f32." + type] = table["add.f32." + type] = Lanes<add_mixed<T>>::operation();
+  table["sub.rn.f32." + type] = table["sub.f32." + type] = Lanes<subtract_mixed<T>>::operation();
+  table["fma.rn.f32." + type] = Lanes<fused_mixed<T>>::operation();
+}
+
 template <class T>
 void add_arithmetic(Table& table, const std::string& type) {
   for (const std::string rounding : {".", ".rn."}) {
@@ -173,6 +193,8 @@ void add_arithmetic(Table& table, const std::string& type) {
 void add_float_operations(Table& table) {
   add_arithmetic<float>(table, "f32");
   add_arithmetic<double>(table, "f64");
+  add_mixed_arithmetic<half>(table, "f16");
+  add_mixed_arithmetic<bfloat>(table, "bf16");
   add_signs_and_extremes<half>(table, "f16");
   add_signs_and_extremes<bfloat>(table, "bf16");
   add_pairs<half>(table, "f16x2");
