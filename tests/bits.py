@@ -59,12 +59,21 @@ def inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
 
 
 def arranged_inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
-    """For each kind of kernel: a tail alone, rows of vectors, and rows of both."""
+    """For each kind of kernel: a tail alone, rows of vectors, rows of both, and many blocks of
+    rows."""
     layouts = ["contiguous", "second half", "misaligned by 1", "transposed", "one row"]
-    for shape, layout in product([(1, 7), (3, 264), (40, 513)], layouts):
+    for shape, layout in product([(1, 7), (3, 264), (40, 513), (40_000, 5)], layouts):
         yield next(
             arrangements(call, LAYOUTS[layout], shape, lambda *s: (3 * normal(*s)).to(dtype))
         )
+
+
+def large_inputs(call: Call, dtype: torch.dtype, left: int = 3) -> Iterator[list[Tensor]]:
+    """Beyond kSmallBytes of csrc/cuda/tuning.h a warp has two or four rows; so many are left for
+    the last one, and less than a vector at the end of all."""
+    n = 2**21 // dtype.itemsize
+    for shape in [(4 * (n // 1032 // 4 + 1) + left, 1032), (n + left * 512 // dtype.itemsize + 1,)]:
+        yield call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
 
 
 def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -> int:

@@ -431,11 +431,13 @@ def test_integer_conversions() -> None:
 def test_pairs_of_floats() -> None:
     a, b = floats(torch.float32)
     both = [torch.stack([t, t.flip(0)], 1).contiguous().view(torch.int64).flatten() for t in (a, b)]
-    found = evaluate("mul.rn.f32x2 d, a, b;", "b64", *[("b64", t) for t in both])
-    low, high = found.view(torch.float32).view(-1, 2).unbind(1)
-    expected = exact(lambda x, y: x * y, torch.float32, a, b)
-    assert_floats(low.contiguous(), expected)
-    assert_floats(high.contiguous(), expected[::-1])
+    operations = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y}
+    for opcode, operation in operations.items():
+        found = evaluate(f"{opcode}.rn.f32x2 d, a, b;", "b64", *[("b64", t) for t in both])
+        low, high = found.view(torch.float32).view(-1, 2).unbind(1)
+        expected = exact(operation, torch.float32, a, b)
+        assert_floats(low.contiguous(), expected)
+        assert_floats(high.contiguous(), expected[::-1])
 
 
 def test_the_special_function_unit_errs_within_its_bound() -> None:

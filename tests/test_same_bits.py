@@ -184,7 +184,7 @@ def test_special_values(backend: str, call: Call, gate: str, dtype: torch.dtype)
 SIZES = [0, 1, 2, 7, 8, 9, 31, 33, 63, 64, 65, 255, 257, 1000, 4099, 33_333]
 SHAPES = [
     (0, 5), (5, 0), (3, 1), (5, 7), (17, 32), (2, 3, 20), (67, 264), (300, 513), (3, 10_000),
-    (1023, 33), (5000, 3), (2, 8, 3, 24),
+    (1023, 33), (40_000, 5), (2, 8, 3, 24),
 ]  # fmt: skip
 
 
@@ -200,6 +200,21 @@ SHAPES = [
 def test_sizes(backend: str, call: Call, dtype: torch.dtype) -> None:
     for shape in [(size,) for size in SIZES] + SHAPES:
         check(backend, call, lambda device, s=shape: call.inputs(s, maker(dtype, device)))
+
+
+@pytest.mark.parametrize(
+    "backend, call, dtype, left",
+    on_backends(
+        product(CORE_CALLS, [torch.bfloat16, torch.float32], range(4)),
+        lambda call, dtype, left: dtype == torch.bfloat16 and left in (0, 3),
+        none,
+    ),
+    ids=str,
+)
+def test_large_tensors(backend: str, call: Call, dtype: torch.dtype, left: int) -> None:
+    """Several rows for a warp, and so many left for the last one."""
+    for tensors in bits.large_inputs(call, dtype, left):
+        check(backend, call, lambda device, some=tensors: [t.to(device) for t in some])
 
 
 @every_backend

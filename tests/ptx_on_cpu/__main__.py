@@ -27,9 +27,10 @@ def cell(compared: int, different: int) -> str:
 
 def inputs(call: Call, gate: str, dtype: torch.dtype, backend: str) -> Iterator[list[Tensor]]:
     yield from bits.inputs(call, dtype)
-    # Each layout is another kernel of Triton's to compile, of which a gate is but a small part.
+    # Each size and layout is another kernel of Triton's to compile; a gate is a small part of it.
     if backend.startswith("cuda_ptx") or gate == call.gates[0]:
         yield from bits.arranged_inputs(call, dtype)
+        yield from bits.large_inputs(call, dtype)
 
 
 def compare(call: Call, gate: str, dtype: torch.dtype, backend: str) -> tuple[int, int]:

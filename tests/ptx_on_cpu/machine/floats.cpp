@@ -203,6 +203,7 @@ void add_float_operations(Table& table) {
   table["mul.rn.ftz.f32"] = table["mul.ftz.f32"] = Lanes<multiply_flushed>::operation();
   table["fma.rn.ftz.f32"] = Lanes<fused_flushed>::operation();
   table["add.rn.f32x2"] = Lanes<Halves<add<float>>::apply>::operation();
+  table["sub.rn.f32x2"] = Lanes<Halves<subtract<float>>::apply>::operation();
   table["mul.rn.f32x2"] = Lanes<Halves<multiply<float>>::apply>::operation();
   table["fma.rn.f32x2"] = Lanes<Halves<fused<float>>::apply>::operation();
   table["ex2.approx.ftz.f32"] = Lanes<approximate_exp2>::operation();
