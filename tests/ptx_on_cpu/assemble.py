@@ -1,11 +1,11 @@
-"""A kernel's statements as a program for the machine: operands become columns of numbers."""
+"""A kernel's statements as a program for the machine."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from ptx_on_cpu import parse
+from ptx_on_cpu.columns import Columns
 from ptx_on_cpu.parse import Entry, Shared, Statement
 
 Widths = Callable[[str], list[int] | None]  # of an opcode's operands, in bytes
@@ -15,30 +15,28 @@ class UnknownOpcode(Exception):
     """The machine has no such instruction."""
 
 
-# As machine/program.h has them.
-LANES = 128
-MAX_OPERANDS = 10
-
-
 class Kind(IntEnum):
+    """As in machine/program.h."""
+
     PLAIN = 0
     BRANCH = 1
     EXIT = 2
     BARRIER = 3
 
 
-SPECIAL = ["tid", "ntid", "ctaid", "nctaid", "laneid"]
-CONTROL = {"bra": Kind.BRANCH, "ret": Kind.EXIT, "exit": Kind.EXIT, "bar.sync": Kind.BARRIER}
+MAX_OPERANDS = 10  # likewise
 
-_REGISTER_AND_OFFSET = re.compile(r"\[\s*([\w$%@]+)\s*(?:\+\s*(-?\w+))?\s*\]")
-_NUMBER = re.compile(r"0f[0-9A-Fa-f]{8}|0d[0-9A-Fa-f]{16}|-?(?:0x[0-9A-Fa-f]+|\d+)U?")
+# With their operands, where only these are known: a barrier is for the whole block.
+CONTROL = {"bra": Kind.BRANCH, "ret": Kind.EXIT, "exit": Kind.EXIT, "bar.sync 0": Kind.BARRIER}
+
+_ADDRESS = re.compile(r"\[\s*([\w$%@]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 
 
 class Instruction(NamedTuple):
     statement: int
     opcode: str
     kind: Kind
-    guard: int
+    guard: int  # a column, or -1
     negated: bool
     target: int
     offset: int
@@ -47,134 +45,92 @@ class Instruction(NamedTuple):
 
 class Program(NamedTuple):
     instructions: list[Instruction]
-    constants: list[tuple[int, int, int]]
-    special_registers: list[tuple[int, int, int]]
-    parameters: list[tuple[int, int]]  # sizes and offsets
-    register_bytes: int
-    parameter_bytes: int
-    shared_bytes: int
-
-
-def _aligned(n: int, alignment: int) -> int:
-    return -(-n // alignment) * alignment
+    columns: Columns
 
 
 class _Assembler:
     def __init__(self, kernel: Entry, shared: dict[str, Shared], widths: Widths) -> None:
         self.kernel, self.widths_of = kernel, widths
+        self.columns = Columns(kernel, shared)
         self.instructions: list[Instruction] = []
-        self.columns: dict[str, tuple[int, int]] = {}  # place and width
-        self.constants: list[tuple[int, int, int]] = []
-        self.special: list[tuple[int, int, int]] = []
-        self.register_bytes = 0
-        self.symbols: dict[str, int] = {}  # offsets in memory
-        self.parameters = []
-        offset = 0
-        for name, size, alignment in kernel.parameters:
-            offset = _aligned(offset, alignment)
-            self.symbols[name] = offset
-            self.parameters.append((size, offset))
-            offset += size
-        self.parameter_bytes = offset
-        self.shared_bytes = self._place_shared(shared)
 
-    def _place_shared(self, shared: dict[str, Shared]) -> int:
-        used = {word for s in self.kernel.statements for word in s.operands if word in shared}
-        offset = 0
-        for name in sorted(
-            used, key=lambda name: shared[name].size == 0
-        ):  # the launch's comes last
-            offset = _aligned(offset, shared[name].alignment)
-            self.symbols[name] = offset
-            offset += shared[name].size
-        return offset
+    def program(self) -> Program:
+        firsts = []  # instruction of each statement
+        for at, s in enumerate(self.kernel.statements):
+            firsts.append(len(self.instructions))
+            opcode = s.opcode.removesuffix(".uni")
+            kind = CONTROL.get(opcode) or CONTROL.get(f"{opcode} {' '.join(s.operands)}")
+            if kind is None:
+                self._plain(at, s)
+            else:
+                self._emit(at, s.opcode, kind=kind)
+        firsts.append(len(self.instructions))
+        for k, i in enumerate(self.instructions):
+            if i.kind == Kind.BRANCH:
+                (label,) = self.kernel.statements[i.statement].operands
+                self.instructions[k] = i._replace(target=firsts[self.kernel.labels[label]])
+        return Program(self.instructions, self.columns)
 
-    def _column(self, name: str, width: int) -> int:
-        if name not in self.columns:
-            self.columns[name] = self.register_bytes, width
-            self.register_bytes += _aligned(width * LANES, 64)
-        return self.columns[name][0]
-
-    def _constant(self, bits: int, width: int) -> int:
-        bits &= (1 << 8 * width) - 1
-        name = f"{bits:#x} {width}"
-        if name not in self.columns:
-            signed = bits - (1 << 64) if bits >> 63 else bits
-            self.constants.append((self._column(name, width), width, signed))
-        return self._column(name, width)
-
-    def _special(self, name: str) -> int:
-        register, _, axis = name[1:].partition(".")
-        if name not in self.columns:
-            place = self._column(name, 4)
-            self.special.append((place, SPECIAL.index(register), "xyz".index(axis or "x")))
-        return self._column(name, 4)
-
-    def _width(self, operand: str) -> int | None:
-        """A register's; None if the operand has the width that is wanted of it."""
-        return self.kernel.registers.get(operand)
-
-    def _operand(self, operand: str, width: int) -> int:
-        if operand in self.kernel.registers:
-            return self._column(operand, self.kernel.registers[operand])
-        if operand == "_":  # a result that nobody wants
-            return self._column(f"_ {width}", width)
-        if operand[0] == "%" and operand[1:].partition(".")[0] in SPECIAL:
-            return self._special(operand)
-        if operand in self.symbols:
-            return self._constant(self.symbols[operand], width)
-        if not _NUMBER.fullmatch(operand):
-            raise ValueError(f"{self.kernel.name}: {operand} is not declared")
-        if operand[:2] in ("0f", "0d"):
-            if len(operand) != 2 + 2 * width:
-                raise ValueError(f"{self.kernel.name}: {operand} is not of {width} bytes")
-            return self._constant(int(operand[2:], 16), width)
-        return self._constant(int(operand.rstrip("U"), 0), width)
-
-    def _emit(self, at: int, opcode: str, operands: Iterable[int], offset: int = 0) -> None:
+    def _emit(
+        self,
+        at: int,
+        opcode: str,
+        operands: tuple[int, ...] = (),
+        offset: int = 0,
+        kind: Kind = Kind.PLAIN,
+    ) -> None:
         guard = self.kernel.statements[at].guard
-        column = self._column(guard.lstrip("@!"), 1) if guard else -1
+        column = self.columns.of(guard.lstrip("@!"), 1) if guard else -1
         self.instructions.append(
-            Instruction(at, opcode, Kind.PLAIN, column, "!" in guard, 0, offset, tuple(operands))
+            Instruction(at, opcode, kind, column, "!" in guard, 0, offset, operands)
         )
 
-    def statement(self, at: int, s: Statement) -> None:
-        opcode = s.opcode.removesuffix(".uni")
-        if opcode in CONTROL:
-            return self._control(at, CONTROL[opcode], s)
+    def _plain(self, at: int, s: Statement) -> None:
         opcode, operands, offset = self._flat(s)
         widths = self.widths_of(opcode)
         if widths is None:
             raise UnknownOpcode(f"{self.kernel.name}: the machine does not know {s}")
         if len(widths) != len(operands):
             raise ValueError(f"{self.kernel.name}: {s} has not {len(widths)} operands")
-        # A register may be wider than a number that is loaded, stored or converted.
-        may_differ = opcode.startswith(("ld", "st", "cvt"))
-        results = len(operands) - 1 if opcode.startswith("ld") else 1
-        sign = "s" if re.search(r"\.s\d+(\.a32)?$", opcode) and opcode[0] == "l" else "u"
-        if opcode.startswith("cvt"):
-            sign = "s" if re.match(r"cvt\.s\d+", opcode) else "u"
-        places, after = [], []
-        for k, (operand, width) in enumerate(zip(operands, widths, strict=True)):
-            own = self._width(operand)
-            if own is None or own == width:
-                places.append(self._operand(operand, width))
-                continue
-            is_address = (
-                opcode.startswith("st") and k == 0 or opcode.startswith("ld") and k == results
-            )
-            if not may_differ or is_address:
-                raise ValueError(f"{self.kernel.name}: {s}: {operand} has {own} bytes, not {width}")
-            part = self._column(f"part {k} {width}", width)
-            places.append(part)
-            whole = self._column(operand, own)
-            if opcode.startswith("st") or k >= results:
-                self._emit(at, f"cvt.u{8 * width}.u{8 * own}", (part, whole))
-            else:
-                after.append((f"cvt.{sign}{8 * own}.{sign}{8 * width}", (whole, part)))
-        self._emit(at, opcode, places, offset)
-        for conversion, columns in after:
-            self._emit(at, conversion, columns)
+        wider = {k: name for k, name in enumerate(operands) if self._differs(name, widths[k])}
+        sources, results = self._of_any_width(opcode, len(operands))
+        if others := wider.keys() - sources - results:
+            name, width = operands[min(others)], widths[min(others)]
+            own = self.columns.register_width(name)
+            raise ValueError(f"{self.kernel.name}: {s}: {name} has {own} bytes, not {width}")
+        sign = "s" if re.match(r"(ld.*|cvt)\.s\d+", opcode) else "u"
+        places = [
+            self.columns.named(f"part {k} {width}", width)
+            if k in wider
+            else self.columns.of(name, width)
+            for k, (name, width) in enumerate(zip(operands, widths, strict=True))
+        ]
+
+        def resize(k: int) -> tuple[str, str, int, int]:
+            own = self.columns.register_width(wider[k])
+            bits, own_bits = f"{8 * widths[k]}", f"{8 * own}"
+            return bits, own_bits, places[k], self.columns.of(wider[k], own)
+
+        for k in wider.keys() & sources:
+            bits, own_bits, part, whole = resize(k)
+            self._emit(at, f"cvt.u{bits}.u{own_bits}", (part, whole))
+        self._emit(at, opcode, tuple(places), offset)
+        for k in wider.keys() & results:
+            bits, own_bits, part, whole = resize(k)
+            self._emit(at, f"cvt.{sign}{own_bits}.{sign}{bits}", (whole, part))
+
+    def _differs(self, operand: str, width: int) -> bool:
+        return self.columns.register_width(operand) not in (None, width)
+
+    @staticmethod
+    def _of_any_width(opcode: str, count: int) -> tuple[set[int], set[int]]:
+        """Sources and results whose registers may be wider than what is stored, loaded or
+        converted (PTX ISA 9.0, section 9.4.1)."""
+        if opcode.startswith("st."):
+            return set(range(1, count)), set()
+        if opcode.startswith("ld."):
+            return set(), set(range(count - 1))
+        return ({1}, {0}) if opcode.startswith("cvt.") else (set(), set())
 
     def _flat(self, s: Statement) -> tuple[str, list[str], int]:
         """The opcode and the operands without vectors, addresses and pairs of results."""
@@ -188,10 +144,11 @@ class _Assembler:
                     count = str(len(parts)) if len(parts) != 2 else ""
                     opcode = name + count + opcode.removeprefix("mov")
             elif operand[0] == "[":
-                base, plus = _REGISTER_AND_OFFSET.fullmatch(operand).groups()
+                base, plus = _ADDRESS.fullmatch(operand).groups()
                 operands.append(base)
                 offset = int(plus or "0", 0)
-                if self._width(base) == 4 or (".shared" in opcode and self._width(base) is None):
+                width = self.columns.register_width(base)
+                if width == 4 or (".shared" in opcode and width is None):
                     opcode += ".a32"
             elif "|" in operand:
                 operands += operand.split("|")
@@ -201,33 +158,6 @@ class _Assembler:
                     operands.append("_")
         return opcode, operands, offset
 
-    def _control(self, at: int, kind: Kind, s: Statement) -> None:
-        guard = self._column(s.guard.lstrip("@!"), 1) if s.guard else -1
-        self.instructions.append(Instruction(at, s.opcode, kind, guard, "!" in s.guard, 0, 0, ()))
-
-    def program(self) -> Program:
-        firsts = []  # instruction of each statement
-        for at, s in enumerate(self.kernel.statements):
-            firsts.append(len(self.instructions))
-            self.statement(at, s)
-        firsts.append(len(self.instructions))
-        for k, i in enumerate(self.instructions):
-            if i.kind == Kind.BRANCH:
-                (label,) = self.kernel.statements[i.statement].operands
-                self.instructions[k] = i._replace(target=firsts[self.kernel.labels[label]])
-        return Program(
-            self.instructions,
-            self.constants,
-            self.special,
-            self.parameters,
-            self.register_bytes,
-            self.parameter_bytes,
-            self.shared_bytes,
-        )
-
 
 def assemble(kernel: Entry, shared: dict[str, Shared], widths: Widths) -> Program:
     return _Assembler(kernel, shared, widths).program()
-
-
-__all__ = ["assemble", "parse"]

@@ -1,6 +1,7 @@
 """The machine in C++, as Python calls it."""
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -14,7 +15,7 @@ from ptx_on_cpu.assemble import MAX_OPERANDS, Kind, Program
 
 HERE = Path(__file__).parent / "machine"
 
-FLAGS = ["-O2", "-ftree-vectorize", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", *cpp_library.WARNINGS]
 
 
@@ -29,12 +30,16 @@ class Error(IntEnum):
 
 @cache
 def library() -> ctypes.CDLL:
-    with cpp_library.build_folder("ptx_machine") as folder:
+    """With PTX_VECTORS=off in the environment, for any processor and without its vectors."""
+    name, flags = "ptx_machine", [*FLAGS, "-ftree-vectorize", *cpp_library.processor_flags()]
+    if os.environ.get("PTX_VECTORS") == "off":
+        name, flags = "ptx_machine-plain", [*FLAGS, "-fno-tree-vectorize"]
+    with cpp_library.build_folder(name) as folder:
         loaded = cpp_library.compile_and_load(
             "gelu_kernels_ptx_machine",
             sorted(HERE.glob("*.cpp")),
             folder,
-            [*FLAGS, *cpp_library.processor_flags()],
+            flags,
         )
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     loaded.ptx_program.restype = pointer
@@ -68,20 +73,16 @@ def load(program: Program) -> int:
         row[:5] = i.kind, i.guard, i.negated, i.target, i.offset
         row[5 : 5 + len(i.operands)] = i.operands
     opcodes = [b"" if i.kind != Kind.PLAIN else i.opcode.encode() for i in program.instructions]
-    tables = [
-        np.array(table, np.int64).reshape(-1)
-        for table in (program.constants, program.special_registers, program.parameters)
-    ]
-    counts = [len(t) for t in (program.constants, program.special_registers, program.parameters)]
-    sizes = np.array(
-        [program.register_bytes, program.parameter_bytes, program.shared_bytes], np.int64
-    )
+    columns = program.columns
+    lists = columns.constants, columns.special_registers, columns.parameters
+    tables = [np.array(found, np.int64).reshape(-1) for found in lists]
+    sizes = columns.register_bytes, columns.parameter_bytes, columns.shared_bytes
     return library().ptx_program(
         len(fields),
         (ctypes.c_char_p * len(opcodes))(*opcodes),
         fields.ctypes.data,
-        *[x for n, t in zip(counts, tables, strict=True) for x in (n, t.ctypes.data)],
-        sizes.ctypes.data,
+        *[x for n, t in zip(map(len, lists), tables, strict=True) for x in (n, t.ctypes.data)],
+        np.array(sizes, np.int64).ctypes.data,
     )
 
 

@@ -94,51 +94,6 @@ T complement(T a) {
 }
 bool inverse(bool a) { return !a; }
 
-uint32_t look_up(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
-  uint32_t d = 0;
-  for (uint32_t k = 0; k < 8; ++k) {
-    if (!(table >> k & 1)) continue;
-    d |= (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
-  }
-  return d;
-}
-
-uint32_t field_mask(uint32_t position, uint32_t length) {
-  const uint64_t ones = length >= 32 ? ~uint64_t{0} : (uint64_t{1} << length) - 1;
-  return position >= 32 ? 0 : static_cast<uint32_t>(ones << position);
-}
-uint32_t insert_field(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  const uint32_t position = c & 0xff, length = d & 0xff;
-  const uint32_t mask = field_mask(position, length);
-  return (b & ~mask) | (position >= 32 ? 0 : (a << position) & mask);
-}
-uint32_t extract_field(uint32_t a, uint32_t b, uint32_t c) {
-  const uint32_t position = b & 0xff, length = c & 0xff;
-  return position >= 32 ? 0 : (a >> position) & field_mask(0, length);
-}
-int32_t extract_signed_field(int32_t a, uint32_t b, uint32_t c) {
-  const uint32_t position = b & 0xff, length = c & 0xff;
-  if (length == 0) return 0;
-  const uint32_t last = std::min<uint32_t>(position + length - 1, 31);
-  const bool sign = static_cast<uint32_t>(a) >> last & 1;
-  const uint32_t kept = position >= 32 ? 0 : field_mask(0, last + 1 - position);
-  const uint32_t field = position >= 32 ? 0 : static_cast<uint32_t>(a) >> position & kept;
-  return static_cast<int32_t>(sign ? field | ~kept : field);
-}
-uint32_t permute(uint32_t a, uint32_t b, uint32_t selectors) {
-  const uint64_t bytes = a | uint64_t{b} << 32;
-  uint32_t d = 0;
-  for (int k = 0; k < 4; ++k) {
-    const uint32_t selector = selectors >> (4 * k);
-    uint32_t byte = static_cast<uint32_t>(bytes >> (8 * (selector & 7))) & 0xff;
-    if (selector & 8) byte = byte & 0x80 ? 0xff : 0;
-    d |= byte << (8 * k);
-  }
-  return d;
-}
-uint32_t population(uint32_t a) { return static_cast<uint32_t>(std::popcount(a)); }
-uint32_t leading_zeros(uint32_t a) { return static_cast<uint32_t>(std::countl_zero(a)); }
-
 template <class T>
 T move(T a) {
   return a;
@@ -147,16 +102,6 @@ template <class T>
 T select(T a, T b, bool p) {
   return p ? a : b;
 }
-
-uint32_t pack_16(uint16_t low, uint16_t high) { return low | uint32_t{high} << 16; }
-uint64_t pack_32(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
-uint64_t pack_4(uint16_t a, uint16_t b, uint16_t c, uint16_t d) {
-  return pack_32(pack_16(a, b), pack_16(c, d));
-}
-uint16_t low_16(uint32_t a) { return static_cast<uint16_t>(a); }
-uint16_t high_16(uint32_t a) { return static_cast<uint16_t>(a >> 16); }
-uint32_t low_32(uint64_t a) { return static_cast<uint32_t>(a); }
-uint32_t high_32(uint64_t a) { return static_cast<uint32_t>(a >> 32); }
 
 template <class T>
 bool equal(T a, T b) {
@@ -250,26 +195,12 @@ void add_integer_operations(Table& table) {
   add(table, {"mul.wide.s32"}, Lanes<multiply_wide<int32_t, int64_t>>::operation());
   add(table, {"mad.wide.u32"}, Lanes<multiply_add_wide<uint32_t, uint64_t>>::operation());
   add(table, {"mad.wide.s32"}, Lanes<multiply_add_wide<int32_t, int64_t>>::operation());
-  add(table, {"lop3.b32"}, Lanes<look_up>::operation());
-  add(table, {"bfi.b32"}, Lanes<insert_field>::operation());
-  add(table, {"bfe.u32"}, Lanes<extract_field>::operation());
-  add(table, {"bfe.s32"}, Lanes<extract_signed_field>::operation());
-  add(table, {"prmt.b32"}, Lanes<permute>::operation());
-  add(table, {"popc.b32"}, Lanes<population>::operation());
-  add(table, {"clz.b32"}, Lanes<leading_zeros>::operation());
 
   add(table, {"mov.pred"}, Lanes<move<bool>>::operation());
   add(table, {"and.pred"}, Lanes<both<bool>>::operation());
   add(table, {"or.pred"}, Lanes<either<bool>>::operation());
   add(table, {"xor.pred"}, Lanes<exclusive<bool>>::operation());
   add(table, {"not.pred"}, Lanes<inverse>::operation());
-
-  // mov between a register and its parts, which the assembler names so.
-  add(table, {"pack.b32"}, Lanes<pack_16>::operation());
-  add(table, {"pack.b64"}, Lanes<pack_32>::operation());
-  add(table, {"pack4.b64"}, Lanes<pack_4>::operation());
-  add(table, {"unpack.b32"}, Both<low_16, high_16>::operation());
-  add(table, {"unpack.b64"}, Both<low_32, high_32>::operation());
   add(table, {"cvta.to.global.u64", "cvta.global.u64"}, Lanes<move<uint64_t>>::operation());
 }
 

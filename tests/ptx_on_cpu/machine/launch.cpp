@@ -16,6 +16,7 @@ const Table& table() {
   static const Table all = [] {
     Table t;
     add_integer_operations(t);
+    add_field_operations(t);
     add_float_operations(t);
     add_conversions(t);
     add_memory_operations(t);

@@ -12,6 +12,7 @@ namespace ptx {
 using Table = std::map<std::string, Operation, std::less<>>;
 
 void add_integer_operations(Table& table);
+void add_field_operations(Table& table);
 void add_float_operations(Table& table);
 void add_conversions(Table& table);
 void add_memory_operations(Table& table);
