@@ -16,6 +16,8 @@ from calls import CORE_CALLS, DTYPES, Call, normal
 from layouts import LAYOUTS, arrangements
 from torch import Tensor
 
+from gelu_kernels.operators import Extent
+
 SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -69,11 +71,14 @@ def arranged_inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
 
 
 def large_inputs(call: Call, dtype: torch.dtype, left: int = 3) -> Iterator[list[Tensor]]:
-    """Beyond kSmallBytes of csrc/cuda/tuning.h a warp has two or four rows; so many are left for
-    the last one, and less than a vector at the end of all."""
+    """Beyond kSmallBytes of csrc/cuda/tuning.h a warp has two or four rows. So many are left for
+    the last one; where the tensors are one long row, it ends with less than a vector."""
     n = 2**21 // dtype.itemsize
-    for shape in [(4 * (n // 1032 // 4 + 1) + left, 1032), (n + left * 512 // dtype.itemsize + 1,)]:
-        yield call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
+    shape = (n + left * 512 // dtype.itemsize + 1,)
+    extents = [*call.tensors.values(), *call.op.outputs.values()]
+    if Extent.COLUMNS in extents or call.op.halves:
+        shape = (4 * (n // 1032 // 4 + 1) + left, 1032)
+    yield call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
 
 
 def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -> int:

@@ -126,18 +126,24 @@ def test_triton_without_instructions_of_nvidia(call: Call, gate: str, dtype: tor
     check("triton_portable", call, build, gate)
 
 
-OTHERS = ["cuda_ptx sm_80", "cuda_ptx sm_100", "cuda_ptx sm_120", "triton_ptx sm_80"]
-OTHERS += ["triton_ptx sm_100"]
+ARCHITECTURES = [
+    "cuda_ptx",
+    "cuda_ptx sm_80",
+    "cuda_ptx sm_100",
+    "cuda_ptx sm_120",
+    "triton_ptx sm_80",
+]
+ARCHITECTURES += ["triton_ptx sm_100"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call, gate, dtype", NUMBERS, ids=str)
-@pytest.mark.parametrize("backend", OTHERS)
-def test_other_architectures(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
-    """sm_100 has arithmetic for pairs of floats."""
+@pytest.mark.parametrize("backend", ARCHITECTURES)
+def test_every_kernel(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
+    """Of CUDA's. sm_100 has arithmetic for pairs of floats."""
     tensors = list(bits.inputs(call, dtype))
     if backend.startswith("cuda"):
-        tensors += bits.arranged_inputs(call, dtype)
+        tensors += [*bits.arranged_inputs(call, dtype), *bits.large_inputs(call, dtype)]
     for some in tensors:
         check(backend, call, lambda _, some=some: some, gate)
 
