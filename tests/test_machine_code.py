@@ -48,7 +48,14 @@ def skip_without(missing: list[str]) -> None:
         pytest.skip(f"needs {', '.join(missing)}")
 
 
-@pytest.fixture(scope="session", params=BACKENDS)
+@pytest.fixture(
+    scope="session",
+    params=[
+        # Triton takes a minute to compile all its kernels to machine code.
+        pytest.param(name, marks=pytest.mark.slow) if name == "triton" else name
+        for name in BACKENDS
+    ],
+)
 def backend(request: pytest.FixtureRequest) -> str:
     skip_without(BACKENDS[request.param].missing_tools())
     return request.param
@@ -268,6 +275,7 @@ def test_vector_path_finds_faults(faults: dict[str, Kernel]) -> None:
     assert VectorKernel(case, faults["call"]).branches > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "architecture"), [("triton", "sm_90")], indirect=True)
 def test_checks_find_faults_in_triton(kernels: list[Kernel]) -> None:
     """Kernels that are disassembled together keep their calls and their paths apart."""

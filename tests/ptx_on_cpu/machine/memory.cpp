@@ -62,9 +62,8 @@ struct Global {
   }
 };
 
-template <class A>
 struct Shared {
-  using Address = A;
+  using Address = uint32_t;
   template <size_t size, class F>
   static void access(Team& t, const Instruction& i, const Address* addresses, bool writes, F f) {
     SharedMemory& memory = t.block->shared;
@@ -152,7 +151,6 @@ void add_type(Table& table, const std::string& space, std::initializer_list<cons
     add_count<Space, T, 1>(table, space, type);
     add_count<Space, T, 2>(table, space, type);
     add_count<Space, T, 4>(table, space, type);
-    if constexpr (sizeof(T) <= 4) add_count<Space, T, 8>(table, space, type);
   }
 }
 
@@ -208,8 +206,7 @@ void add_memory_operations(Table& table) {
   add_space<Global>(table, ".global");
   add_space<Global>(table, "");  // a generic address is one of global memory
   add_space<Parameters>(table, ".param");
-  add_space<Shared<uint32_t>>(table, ".shared");
-  add_space<Shared<uint64_t>>(table, ".shared");
+  add_space<Shared>(table, ".shared");
   add_matrices<1>(table);
   add_matrices<2>(table);
   add_matrices<4>(table);
