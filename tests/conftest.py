@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import ptx_on_cpu
 import pytest
 import torch
 from calls import GATES
@@ -14,8 +13,6 @@ from devices import DEVICES, kernels_for
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
 INDUCTOR = Path(__file__).parents[1] / "build" / f"inductor-{torch.__version__}-{CAPABILITY}"
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(INDUCTOR)
-
-ptx_on_cpu.record_allocations()  # before there is any tensor
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # which are as many as there are processors
     torch.set_num_threads(1)
