@@ -70,7 +70,7 @@ def arranged_inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
         )
 
 
-def large_inputs(call: Call, dtype: torch.dtype, left: int = 3) -> Iterator[list[Tensor]]:
+def large_tensors(call: Call, dtype: torch.dtype, left: int = 3) -> list[Tensor]:
     """Beyond kSmallBytes of csrc/cuda/tuning.h a warp has two or four rows. So many are left for
     the last one; where the tensors are one long row, it ends with less than a vector."""
     n = 2**21 // dtype.itemsize
@@ -78,7 +78,7 @@ def large_inputs(call: Call, dtype: torch.dtype, left: int = 3) -> Iterator[list
     extents = [*call.tensors.values(), *call.op.outputs.values()]
     if Extent.COLUMNS in extents or call.op.halves:
         shape = (4 * (n // 1032 // 4 + 1) + left, 1032)
-    yield call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
+    return call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
 
 
 def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -> int:

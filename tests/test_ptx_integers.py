@@ -93,6 +93,22 @@ def test_shifts_clamp(opcode: str, bits: int) -> None:
         assert y == wrapped(whole << shift if opcode == "shl.b" else whole >> shift, bits)
 
 
+@pytest.mark.parametrize("kind", ["s32", "u32", "s64", "u64"])
+def test_quotients(kind: str) -> None:
+    """Towards zero."""
+    bits = int(kind[1:])
+    a, b = integers(DTYPES[f"b{bits}"])
+    least = -(2 ** (bits - 1))
+    kept = (b != 0) & ~((a == least) & (b == -1))  # of which PTX says nothing
+    a, b = a[kept], b[kept]
+    numbers = signed if kind[0] == "s" else unsigned
+    for opcode in ("div", "rem"):
+        found = evaluate(f"{opcode}.{kind} d, a, b;", f"b{bits}", (f"b{bits}", a), (f"b{bits}", b))
+        for x, y, z in zip(numbers(a), numbers(b), numbers(found), strict=True):
+            quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+            assert z == (quotient if opcode == "div" else x - quotient * y)
+
+
 def test_products() -> None:
     a, b = integers(torch.int32)
     c, d = integers(torch.int64)

@@ -139,7 +139,7 @@ def test_shared_memory_that_was_not_written() -> None:
 
 def test_shared_memory_has_an_end() -> None:
     message = fault(SHARED + "st.shared.u32 [%r1+800], %r0;")
-    assert message.startswith("memcheck: 4 bytes at 0x400 of shared memory are not among its 1024")
+    assert message.startswith("memcheck: 4 bytes at 0x400 are not among the 1024 of shared memory")
 
 
 EXCHANGE = (

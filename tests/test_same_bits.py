@@ -143,7 +143,7 @@ def test_every_kernel(backend: str, call: Call, gate: str, dtype: torch.dtype) -
     """Of CUDA's. sm_100 has arithmetic for pairs of floats."""
     tensors = list(bits.inputs(call, dtype))
     if backend.startswith("cuda"):
-        tensors += [*bits.arranged_inputs(call, dtype), *bits.large_inputs(call, dtype)]
+        tensors += [*bits.arranged_inputs(call, dtype), bits.large_tensors(call, dtype)]
     for some in tensors:
         check(backend, call, lambda _, some=some: some, gate)
 
@@ -219,8 +219,8 @@ def test_sizes(backend: str, call: Call, dtype: torch.dtype) -> None:
 )
 def test_large_tensors(backend: str, call: Call, dtype: torch.dtype, left: int) -> None:
     """Several rows for a warp, and so many left for the last one."""
-    for tensors in bits.large_inputs(call, dtype, left):
-        check(backend, call, lambda device, some=tensors: [t.to(device) for t in some])
+    tensors = bits.large_tensors(call, dtype, left)
+    check(backend, call, lambda device: [t.to(device) for t in tensors])
 
 
 @every_backend

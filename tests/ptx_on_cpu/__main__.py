@@ -30,7 +30,7 @@ def inputs(call: Call, gate: str, dtype: torch.dtype, backend: str) -> Iterator[
     # Each size and layout is another kernel of Triton's to compile; a gate is a small part of it.
     if backend.startswith("cuda_ptx") or gate == call.gates[0]:
         yield from bits.arranged_inputs(call, dtype)
-        yield from bits.large_inputs(call, dtype)
+        yield bits.large_tensors(call, dtype)
 
 
 def compare(call: Call, gate: str, dtype: torch.dtype, backend: str) -> tuple[int, int]:

@@ -140,9 +140,7 @@ class _Assembler:
                 parts = [part.strip() for part in operand[1:-1].split(",")]
                 operands += parts
                 if opcode.startswith("mov."):
-                    name = "unpack" if k == 0 else "pack"
-                    count = str(len(parts)) if len(parts) != 2 else ""
-                    opcode = name + count + opcode.removeprefix("mov")
+                    opcode = ("unpack" if k == 0 else "pack") + opcode.removeprefix("mov")
             elif operand[0] == "[":
                 base, plus = _ADDRESS.fullmatch(operand).groups()
                 operands.append(base)

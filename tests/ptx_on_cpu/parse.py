@@ -40,8 +40,6 @@ class Shared(NamedTuple):
     alignment: int
 
 
-WIDTHS = {"pred": 1}
-
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)([^{]*)\{(.*?)\n\}", re.DOTALL)
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[bsuf](\d+)\s+"
@@ -69,7 +67,8 @@ _NAME = re.compile(r"[A-Za-z_%$][\w$%]*")
 
 
 def _width(type: str) -> int:
-    return WIDTHS.get(type) or int(re.sub(r"\D", "", type)) // 8
+    """In bytes."""
+    return 1 if type == "pred" else int(re.sub(r"\D", "", type)) // 8
 
 
 def _body(text: str) -> tuple[dict[str, int], list[Statement], dict[str, int]]:
@@ -115,10 +114,6 @@ def _parameters(text: str) -> list[Parameter]:
         size = int(bits) // 8
         found.append(Parameter(name, size * int(count or 1), int(alignment or size)))
     return found
-
-
-def names(module: str) -> list[str]:
-    return re.findall(r"\.entry\s+([\w$]+)", module)
 
 
 def entries(module: str) -> dict[str, re.Match]:

@@ -16,6 +16,16 @@ constexpr int64_t kMostSteps = int64_t{1} << 28;
 
 }  // namespace
 
+// Which lanes an instruction is for.
+struct Guard {
+  Guard(Team& t, const Instruction& i)
+      : predicate(i.guard < 0 ? nullptr : t.column<bool>(i.guard)), negated(i.guard_negated) {}
+  bool operator()(int lane) const { return !predicate || predicate[lane] != negated; }
+
+  const bool* predicate;
+  bool negated;
+};
+
 // Where the threads of a team are.
 struct Block::Schedule {
   Team team;
@@ -161,10 +171,10 @@ void Block::advance(Schedule& s) {
         together = s.here != kNone;
         continue;
       }
-      const bool* guard = i.guard < 0 ? nullptr : s.team.column<bool>(i.guard);
+      const Guard is_for(s.team, i);
       for_each_active(s.team, [&](int lane) {
         s.next[lane] = s.here + 1;
-        if (guard && guard[lane] == i.guard_negated) return;
+        if (!is_for(lane)) return;
         s.state[lane] = i.kind == Kind::exit ? Schedule::exited : Schedule::at_barrier;
       });
     }
@@ -175,13 +185,13 @@ void Block::execute(Schedule& s, const Instruction& i) {
   Team& t = s.team;
   try {
     if (i.guard < 0) return i.run(t, i);
-    const bool* guard = t.column<bool>(i.guard);
+    const Guard is_for(t, i);
     bool before[kLanes];
     std::memcpy(before, t.active, sizeof before);
     const bool all_before = t.all_active;
     bool any = false, all = true;
     for (int lane = 0; lane < kLanes; ++lane) {
-      t.active[lane] = before[lane] && guard[lane] != i.guard_negated;
+      t.active[lane] = before[lane] && is_for(lane);
       any |= t.active[lane];
       all &= t.active[lane];
     }
@@ -197,10 +207,10 @@ void Block::execute(Schedule& s, const Instruction& i) {
 
 // If the lanes part, they are selected anew.
 void Block::branch(Schedule& s, const Instruction& i) {
-  const bool* guard = i.guard < 0 ? nullptr : s.team.column<bool>(i.guard);
+  const Guard is_for(s.team, i);
   bool any = false, all = true;
   for_each_active(s.team, [&](int lane) {
-    const bool taken = !guard || guard[lane] != i.guard_negated;
+    const bool taken = is_for(lane);
     any |= taken;
     all &= taken;
     s.next[lane] = taken ? i.target : s.here + 1;

@@ -1,7 +1,6 @@
 // Bits and bytes within a register, and registers as parts of others. PTX ISA 9.0, sections 9.7.1
 // and 9.7.8.
 #include <algorithm>
-#include <bit>
 
 #include "tables.h"
 #include "team.h"
@@ -51,14 +50,8 @@ uint32_t permute(uint32_t a, uint32_t b, uint32_t selectors) {
   }
   return d;
 }
-uint32_t population(uint32_t a) { return static_cast<uint32_t>(std::popcount(a)); }
-uint32_t leading_zeros(uint32_t a) { return static_cast<uint32_t>(std::countl_zero(a)); }
-
 uint32_t pack_16(uint16_t low, uint16_t high) { return low | uint32_t{high} << 16; }
 uint64_t pack_32(uint32_t low, uint32_t high) { return low | uint64_t{high} << 32; }
-uint64_t pack_4(uint16_t a, uint16_t b, uint16_t c, uint16_t d) {
-  return pack_32(pack_16(a, b), pack_16(c, d));
-}
 uint16_t low_16(uint32_t a) { return static_cast<uint16_t>(a); }
 uint16_t high_16(uint32_t a) { return static_cast<uint16_t>(a >> 16); }
 uint32_t low_32(uint64_t a) { return static_cast<uint32_t>(a); }
@@ -67,20 +60,17 @@ uint32_t high_32(uint64_t a) { return static_cast<uint32_t>(a >> 32); }
 }  // namespace
 
 void add_field_operations(Table& table) {
-  add(table, {"lop3.b32"}, Lanes<look_up>::operation());
-  add(table, {"bfi.b32"}, Lanes<insert_field>::operation());
-  add(table, {"bfe.u32"}, Lanes<extract_field>::operation());
-  add(table, {"bfe.s32"}, Lanes<extract_signed_field>::operation());
-  add(table, {"prmt.b32"}, Lanes<permute>::operation());
-  add(table, {"popc.b32"}, Lanes<population>::operation());
-  add(table, {"clz.b32"}, Lanes<leading_zeros>::operation());
+  table["lop3.b32"] = Lanes<look_up>::operation();
+  table["bfi.b32"] = Lanes<insert_field>::operation();
+  table["bfe.u32"] = Lanes<extract_field>::operation();
+  table["bfe.s32"] = Lanes<extract_signed_field>::operation();
+  table["prmt.b32"] = Lanes<permute>::operation();
 
   // mov between a register and its parts, which the assembler names so.
-  add(table, {"pack.b32"}, Lanes<pack_16>::operation());
-  add(table, {"pack.b64"}, Lanes<pack_32>::operation());
-  add(table, {"pack4.b64"}, Lanes<pack_4>::operation());
-  add(table, {"unpack.b32"}, Both<low_16, high_16>::operation());
-  add(table, {"unpack.b64"}, Both<low_32, high_32>::operation());
+  table["pack.b32"] = Lanes<pack_16>::operation();
+  table["pack.b64"] = Lanes<pack_32>::operation();
+  table["unpack.b32"] = Both<low_16, high_16>::operation();
+  table["unpack.b64"] = Both<low_32, high_32>::operation();
 }
 
 }  // namespace ptx

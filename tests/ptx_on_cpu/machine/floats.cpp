@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "comparisons.h"
 #include "numbers.h"
 #include "special_function_unit.h"
 #include "tables.h"
@@ -70,31 +71,6 @@ float fused_flushed(float a, float b, float c) {
   return canonical(flushed(std::fma(flushed(a), flushed(b), flushed(c))));
 }
 
-// Comparisons with NaN are false, but for the unordered ones (equ, ...).
-template <class T>
-bool equal(T a, T b) {
-  return a == b;
-}
-template <class T>
-bool less(T a, T b) {
-  return a < b;
-}
-template <class T>
-bool less_or_equal(T a, T b) {
-  return a <= b;
-}
-template <class T>
-bool greater(T a, T b) {
-  return a > b;
-}
-template <class T>
-bool greater_or_equal(T a, T b) {
-  return a >= b;
-}
-template <class T>
-bool unequal(T a, T b) {
-  return a < b || a > b;
-}
 template <class T>
 bool ordered(T a, T b) {
   return !is_nan(a) && !is_nan(b);
@@ -106,12 +82,7 @@ bool inverse(T a, T b) {
 
 template <class T>
 void add_comparisons(Table& table, const std::string& type) {
-  table["setp.eq." + type] = Lanes<equal<T>>::operation();
-  table["setp.ne." + type] = Lanes<unequal<T>>::operation();
-  table["setp.lt." + type] = Lanes<less<T>>::operation();
-  table["setp.le." + type] = Lanes<less_or_equal<T>>::operation();
-  table["setp.gt." + type] = Lanes<greater<T>>::operation();
-  table["setp.ge." + type] = Lanes<greater_or_equal<T>>::operation();
+  add_ordered_comparisons<T>(table, type);
   table["setp.num." + type] = Lanes<ordered<T>>::operation();
   table["setp.nan." + type] = Lanes<inverse<T, ordered<T>>>::operation();
   table["setp.equ." + type] = Lanes<inverse<T, unequal<T>>>::operation();

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "numbers.h"
+#include "comparisons.h"
 #include "tables.h"
 #include "team.h"
 
@@ -20,10 +20,6 @@ T subtract(T a, T b) {
 template <class T>
 T negate(T a) {
   return 0 - a;
-}
-template <class T>
-T absolute(T a) {
-  return a < 0 ? static_cast<T>(-static_cast<std::make_unsigned_t<T>>(a)) : a;
 }
 template <class T>
 T multiply_low(T a, T b) {
@@ -92,8 +88,6 @@ template <class T>
 T complement(T a) {
   return static_cast<T>(~a);
 }
-bool inverse(bool a) { return !a; }
-
 template <class T>
 T move(T a) {
   return a;
@@ -101,38 +95,6 @@ T move(T a) {
 template <class T>
 T select(T a, T b, bool p) {
   return p ? a : b;
-}
-
-template <class T>
-bool equal(T a, T b) {
-  return a == b;
-}
-template <class T>
-bool unequal(T a, T b) {
-  return a != b;
-}
-template <class T>
-bool less(T a, T b) {
-  return a < b;
-}
-template <class T>
-bool less_or_equal(T a, T b) {
-  return a <= b;
-}
-
-template <class T, bool (*f)(T, T)>
-bool with_operands_swapped(T a, T b) {
-  return f(b, a);
-}
-
-template <class T>
-void add_comparisons(Table& table, const std::string& type) {
-  table["setp.eq." + type] = Lanes<equal<T>>::operation();
-  table["setp.ne." + type] = Lanes<unequal<T>>::operation();
-  table["setp.lt." + type] = Lanes<less<T>>::operation();
-  table["setp.le." + type] = Lanes<less_or_equal<T>>::operation();
-  table["setp.gt." + type] = Lanes<with_operands_swapped<T, less<T>>>::operation();
-  table["setp.ge." + type] = Lanes<with_operands_swapped<T, less_or_equal<T>>>::operation();
 }
 
 // What is the same for signed and unsigned numbers.
@@ -166,7 +128,7 @@ void add_ordered(Table& table, const std::string& type) {
   table["div." + type] = Lanes<divide<T>>::operation();
   table["rem." + type] = Lanes<remainder<T>>::operation();
   table["shr." + type] = Lanes<shift_right<T>>::operation();
-  add_comparisons<T>(table, type);
+  add_ordered_comparisons<T>(table, type);
 }
 
 }  // namespace
@@ -181,27 +143,20 @@ void add_integer_operations(Table& table) {
   add_ordered<uint16_t>(table, "u16");
   add_ordered<uint32_t>(table, "u32");
   add_ordered<uint64_t>(table, "u64");
-  add(table, {"shr.b16"}, Lanes<shift_right<uint16_t>>::operation());
-  add(table, {"shr.b32"}, Lanes<shift_right<uint32_t>>::operation());
-  add(table, {"shr.b64"}, Lanes<shift_right<uint64_t>>::operation());
-  add(table, {"abs.s32"}, Lanes<absolute<int32_t>>::operation());
-  add(table, {"abs.s64"}, Lanes<absolute<int64_t>>::operation());
-  add(table, {"mul.hi.u32"}, Lanes<multiply_high<uint32_t, uint64_t>>::operation());
-  add(table, {"mul.hi.s32"}, Lanes<multiply_high<int32_t, int64_t>>::operation());
-  add(table, {"mul.hi.u64"}, Lanes<multiply_high<uint64_t, unsigned __int128>>::operation());
-  add(table, {"mul.wide.u16"}, Lanes<multiply_wide<uint16_t, uint32_t>>::operation());
-  add(table, {"mul.wide.s16"}, Lanes<multiply_wide<int16_t, int32_t>>::operation());
-  add(table, {"mul.wide.u32"}, Lanes<multiply_wide<uint32_t, uint64_t>>::operation());
-  add(table, {"mul.wide.s32"}, Lanes<multiply_wide<int32_t, int64_t>>::operation());
-  add(table, {"mad.wide.u32"}, Lanes<multiply_add_wide<uint32_t, uint64_t>>::operation());
-  add(table, {"mad.wide.s32"}, Lanes<multiply_add_wide<int32_t, int64_t>>::operation());
+  table["shr.b16"] = Lanes<shift_right<uint16_t>>::operation();
+  table["shr.b32"] = Lanes<shift_right<uint32_t>>::operation();
+  table["shr.b64"] = Lanes<shift_right<uint64_t>>::operation();
+  table["mul.hi.u32"] = Lanes<multiply_high<uint32_t, uint64_t>>::operation();
+  table["mul.hi.u64"] = Lanes<multiply_high<uint64_t, unsigned __int128>>::operation();
+  table["mul.wide.u32"] = Lanes<multiply_wide<uint32_t, uint64_t>>::operation();
+  table["mul.wide.s32"] = Lanes<multiply_wide<int32_t, int64_t>>::operation();
+  table["mad.wide.u32"] = Lanes<multiply_add_wide<uint32_t, uint64_t>>::operation();
 
-  add(table, {"mov.pred"}, Lanes<move<bool>>::operation());
-  add(table, {"and.pred"}, Lanes<both<bool>>::operation());
-  add(table, {"or.pred"}, Lanes<either<bool>>::operation());
-  add(table, {"xor.pred"}, Lanes<exclusive<bool>>::operation());
-  add(table, {"not.pred"}, Lanes<inverse>::operation());
-  add(table, {"cvta.to.global.u64", "cvta.global.u64"}, Lanes<move<uint64_t>>::operation());
+  table["mov.pred"] = Lanes<move<bool>>::operation();
+  table["and.pred"] = Lanes<both<bool>>::operation();
+  table["or.pred"] = Lanes<either<bool>>::operation();
+  table["xor.pred"] = Lanes<exclusive<bool>>::operation();
+  table["cvta.to.global.u64"] = Lanes<move<uint64_t>>::operation();
 }
 
 }  // namespace ptx

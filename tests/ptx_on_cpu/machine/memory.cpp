@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 
 #include "block.h"
@@ -25,6 +26,13 @@ std::string number(uint64_t x) {
 
 void check_alignment(uint64_t address, size_t size, int lane) {
   if (address % size) fail("are misaligned", address, size, lane);
+}
+
+// In a memory whose addresses begin at 0.
+void check_bounds(const char* memory, size_t bytes, uint64_t at, size_t size, int lane) {
+  check_alignment(at, size, lane);
+  if (at <= bytes && size <= bytes - at) return;
+  fail(std::string("are not among the ") + std::to_string(bytes) + " of " + memory, at, size, lane);
 }
 
 bool holds(const Region& region, uint64_t address, size_t size) {
@@ -69,10 +77,7 @@ struct Shared {
     SharedMemory& memory = t.block->shared;
     for_each_active(t, [&](int lane) {
       const uint64_t at = static_cast<uint64_t>(addresses[lane]) + i.offset;
-      check_alignment(at, size, lane);
-      if (at > memory.size() || size > memory.size() - at) {
-        fail("of shared memory are not among its " + std::to_string(memory.size()), at, size, lane);
-      }
+      check_bounds("shared memory", memory.size(), at, size, lane);
       const int thread = t.first_thread + lane;
       try {
         if (writes) {
@@ -96,11 +101,7 @@ struct Parameters {
     const std::vector<char>& memory = t.block->parameters;
     for_each_active(t, [&](int lane) {
       const uint64_t at = addresses[lane] + i.offset;
-      check_alignment(at, size, lane);
-      if (at > memory.size() || size > memory.size() - at) {
-        fail("of the parameters are not among their " + std::to_string(memory.size()), at, size,
-             lane);
-      }
+      check_bounds("the parameters", memory.size(), at, size, lane);
       f(lane, const_cast<char*>(memory.data() + at));
     });
   }
@@ -175,9 +176,7 @@ void access_matrices(Team& t, const Instruction& i) {
     for (int row = 0; row < count * kRows; ++row) {
       const int giver = warp + row;
       const uint64_t at = static_cast<uint64_t>(addresses[giver]) + i.offset;
-      check_alignment(at, kRowBytes, giver);
-      if (at + kRowBytes > t.block->shared.size())
-        fail("are not in shared memory", at, kRowBytes, giver);
+      check_bounds("shared memory", t.block->shared.size(), at, kRowBytes, giver);
       for (int k = 0; k < kRowBytes / 4; ++k) {
         const int lane = warp + row % kRows * 4 + k;
         auto* word = t.column<uint32_t>(i.operands[row / kRows + writes]) + lane;

@@ -1,7 +1,6 @@
 // The opcodes that the machine knows, by their names in PTX.
 #pragma once
 
-#include <initializer_list>
 #include <map>
 #include <string>
 
@@ -17,10 +16,5 @@ void add_float_operations(Table& table);
 void add_conversions(Table& table);
 void add_memory_operations(Table& table);
 void add_warp_operations(Table& table);
-
-// Several names of PTX for one operation, as signedness often makes no difference.
-inline void add(Table& table, std::initializer_list<const char*> names, const Operation& o) {
-  for (const char* name : names) table.emplace(name, o);
-}
 
 }  // namespace ptx

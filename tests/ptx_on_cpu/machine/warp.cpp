@@ -60,22 +60,6 @@ void shuffle(Team& t, const Instruction& i) {
   });
 }
 
-// d, p, members
-void ballot(Team& t, const Instruction& i) {
-  auto* d = t.column<uint32_t>(i.operands[0]);
-  const auto* p = t.column<const bool>(i.operands[1]);
-  const auto* members = t.column<const uint32_t>(i.operands[2]);
-  for_each_active(t, [&](int lane) {
-    check_members(t, members, lane);
-    uint32_t votes = 0;
-    for (int k = 0; k < kWarp; ++k) {
-      const int other = lane / kWarp * kWarp + k;
-      if (t.active[other] && p[other]) votes |= uint32_t{1} << k;
-    }
-    d[lane] = votes & members[lane];
-  });
-}
-
 }  // namespace
 
 void add_warp_operations(Table& table) {
@@ -84,7 +68,6 @@ void add_warp_operations(Table& table) {
   table["shfl.sync.idx.b32"] = {shuffle<indexed>, widths};
   table["shfl.sync.up.b32"] = {shuffle<upwards>, widths};
   table["shfl.sync.down.b32"] = {shuffle<downwards>, widths};
-  table["vote.sync.ballot.b32"] = {ballot, {4, 1, 4}};
 }
 
 }  // namespace ptx
