@@ -179,7 +179,7 @@ def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacem
     places = Counter(id(child) for module in modules.values() for child in module._modules.values())
     ours: dict[int, torch.nn.Module | Callable] = {}
     for prefix, owner in modules.items():
-        if type(owner).__module__ == nn.__name__ or _approximate(owner):
+        if _is_ours(owner) or _approximate(owner):
             continue
         if function := _calls_gelu(owner):
             result.left_alone[prefix] = f"its forward calls {function} itself"
@@ -316,18 +316,25 @@ def _function(value: object) -> object:
 
 def _is_ours(value: object) -> bool:
     named = type(value) if isinstance(value, torch.nn.Module) else _function(value)
-    return getattr(named, "__module__", None) in (nn.__name__, functional.__name__)
+    return _package(named) in (nn.__name__, functional.__name__)
+
+
+def _package(named: object) -> str:
+    """Where it is imported from: for ours the package, not the file in it."""
+    module = getattr(named, "__module__", None) or ""
+    package = module.rpartition(".")[0]
+    return package if package in (nn.__name__, functional.__name__) else module
 
 
 def _describe(value: object) -> str:
     if value is torch_gelu:
         return "torch.nn.functional.gelu"
     if isinstance(value, torch.nn.Module):
-        name = f"{type(value).__module__}.{type(value).__qualname__}"
+        name = f"{_package(type(value))}.{type(value).__qualname__}"
         approximate = getattr(value, "approximate", None)
         return f"{name}({approximate!r})" if approximate else name
     if isinstance(value, partial):
         keywords = ", ".join(f"{k}={v!r}" for k, v in value.keywords.items())
         return f"partial({_describe(value.func)}, {keywords})"
     name = getattr(value, "__qualname__", None)
-    return f"{value.__module__}.{name}" if name else repr(value)
+    return f"{_package(value)}.{name}" if name else repr(value)

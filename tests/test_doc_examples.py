@@ -13,7 +13,7 @@ PUBLIC = [
     member
     for module in (functional, nn, replace, compile)
     for name, member in inspect.getmembers(module)
-    if getattr(member, "__module__", None) == module.__name__ and not name.startswith("_")
+    if (getattr(member, "__module__", None) or "").startswith(module.__name__) and name[0] != "_"
 ]
 
 

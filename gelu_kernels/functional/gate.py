@@ -1,0 +1,68 @@
+"""Gates of a tensor, and of the sum of a tensor and a bias."""
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.overrides import has_torch_function_unary, has_torch_function_variadic
+
+from gelu_kernels import _C
+
+
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+    r"""Gaussian error linear unit, :math:`x \, \Phi(x)`, in place of ``torch.nn.functional.gelu``.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+        approximate: ``"none"`` for :math:`x \, \Phi(x)`; ``"tanh"`` for
+            :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
+            :math:`x \, \sigma(1.702 x)`.
+
+    Returns:
+        A tensor of the same shape, dtype and (where ``input`` is dense) strides.
+
+    Raises:
+        TypeError: ``input`` has another dtype, or is not strided.
+        ValueError: there is no such ``approximate``.
+
+    Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the last
+    place, in the tail as well. gelu(-inf) is -0, gelu(inf) is inf.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
+
+    >>> gelu(torch.tensor([-10.0, 0.0, 1.0]))
+    tensor([-7.6199e-23,  0.0000e+00,  8.4134e-01])
+    """
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gelu(input, approximate=approximate)
+    return _C.fused_gelu(input, approximate)
+
+
+def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tensor:
+    r"""``gelu(input + bias)`` in one pass; in backward, both gradients in one pass.
+
+    Args:
+        input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
+        bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
+            Under autocast it is cast to the dtype of ``input``.
+        approximate: as for :func:`gelu`.
+
+    Returns:
+        A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device or ``approximate`` is not as above.
+
+    Accuracy: as :func:`gelu`, of the sum taken in float32 (float64 for float64); it is not
+    rounded to a 16-bit dtype in between. The gradient of ``bias`` is summed in float32 (float64)
+    in an order that depends on the shape alone: the same bits on any number of threads.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
+
+    >>> bias_gelu(torch.zeros(2, 2), torch.tensor([1.0, -1.0]))
+    tensor([[ 0.8413, -0.1587],
+            [ 0.8413, -0.1587]])
+    """
+    if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
+        return torch.ops.gelu_kernels.fused_bias_gelu(input, bias, approximate=approximate)
+    return _C.fused_bias_gelu(input, bias, approximate)

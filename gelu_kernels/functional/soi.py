@@ -1,0 +1,96 @@
+"""The SOI map of a tensor, and of the sum of a tensor and a bias."""
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.overrides import has_torch_function_unary, has_torch_function_variadic
+
+from gelu_kernels import _C
+
+
+def soi_map(
+    input: Tensor, *, gate: str = "normal", generator: torch.Generator | None = None
+) -> Tensor:
+    r"""The GELU paper's stochastic SOI map: :math:`x \, m` with
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`.
+
+    The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere; backward
+    keeps m alone, a bit for an element.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+        gate: the distribution function F, by the name of its gate: ``"normal"`` for :math:`\Phi`;
+            ``"normal_tanh"`` for :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`;
+            ``"logistic_1702"`` for :math:`\sigma(1.702 x)`.
+        generator: where the seed comes from, on the device of ``input``; the default generator of
+            that device if there is none.
+
+    Returns:
+        A tensor of the same shape, dtype and (where ``input`` is dense) strides.
+
+    Raises:
+        TypeError: ``input`` has another dtype, or is not strided.
+        ValueError: there is no such ``gate``; ``generator`` is on another device.
+
+    Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
+    -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). An
+    element that is kept is exact, infinity too; one that is dropped is 0, -inf always; NaN is kept.
+
+    Random numbers: a call draws one 63-bit seed from the generator. An element's m depends on the
+    seed, on its place in row-major order and on its value alone: it is the same on every device,
+    for any number of threads and for any strides. docs/soi.md says how. ``torch.compile`` draws the
+    seeds that eager calls draw; it breaks the graph where ``generator`` is given.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4; Salmon et
+    al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
+
+    >>> from gelu_kernels.functional import gelu
+    >>> x = torch.tensor([-10.0, 0.5, 10.0])
+    >>> soi_map(x)[::2]
+    tensor([ 0., 10.])
+    >>> float(soi_map(x[1].expand(100_000)).mean()), float(gelu(x[1]))  # doctest: +ELLIPSIS
+    (0.34..., 0.345731...)
+    """
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.soi_map(input, gate=gate, generator=generator)
+    return _C.soi_map(input, gate, generator)
+
+
+def bias_soi_map(
+    input: Tensor,
+    bias: Tensor,
+    *,
+    gate: str = "normal",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    r"""``soi_map(input + bias)`` in one pass; in backward, both gradients in one pass.
+
+    Args:
+        input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
+        bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
+            Under autocast it is cast to the dtype of ``input``.
+        gate, generator: as for :func:`soi_map`.
+
+    Returns:
+        A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device or ``gate`` is not as above.
+
+    Accuracy: as :func:`soi_map`, of the sum taken in float32 (float64 for float64), which is
+    rounded once where it is kept. The gradient of ``bias`` is summed as in :func:`bias_gelu`.
+
+    Random numbers: as for :func:`soi_map`.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4.
+
+    >>> bias_soi_map(torch.zeros(2, 2), torch.tensor([9.0, -9.0]))
+    tensor([[9., 0.],
+            [9., 0.]])
+    """
+    if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
+        return torch.ops.gelu_kernels.fused_bias_soi_map(
+            input, bias, gate=gate, generator=generator
+        )
+    return _C.fused_bias_soi_map(input, bias, gate, generator)

@@ -1,0 +1,11 @@
+"""The operators as modules.
+
+Formulas: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2. ``approximate``
+chooses among them as in :func:`gelu_kernels.functional.gelu`.
+"""
+
+from gelu_kernels.nn.gate import GELU, BiasGELU, LinearGELU
+from gelu_kernels.nn.glu import GEGLU
+from gelu_kernels.nn.soi import SOIMap
+
+__all__ = ["GEGLU", "GELU", "BiasGELU", "LinearGELU", "SOIMap"]

@@ -1,0 +1,41 @@
+"""Gated linear units."""
+
+from torch import Tensor, nn
+
+from gelu_kernels import functional
+
+
+class GEGLU(nn.Module):
+    r"""The gated linear unit of a GELU: ``gelu(gate) * up`` for the halves ``gate`` and ``up`` of
+    the last dimension, in that order, in one pass.
+
+    It has no weights: it goes between one ``nn.Linear`` that makes both halves and the next.
+
+    Args:
+        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+
+    Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+        ValueError: the last dimension is odd, or there is none; ``approximate`` is none of the
+            three.
+
+    Accuracy: as :func:`gelu_kernels.functional.geglu`.
+
+    Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
+
+    >>> import torch
+    >>> GEGLU()(torch.tensor([-1.0, 0.0, 1.0, 2.0, 2.0, 2.0]))
+    tensor([-0.3173,  0.0000,  1.6827])
+    """
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.geglu(input, approximate=self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"

@@ -1,0 +1,47 @@
+"""The SOI map."""
+
+import torch
+from torch import Tensor, nn
+
+from gelu_kernels import functional
+
+
+class SOIMap(nn.Module):
+    r"""In training the stochastic SOI map, :math:`x \, m` with
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, the gate
+    :math:`x \, F(x)`.
+
+    Args:
+        gate: the distribution function F, by the name of its gate: ``"normal"`` for :math:`\Phi`;
+            ``"normal_tanh"`` for :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`;
+            ``"logistic_1702"`` for :math:`\sigma(1.702 x)`.
+
+    Shape: any, in and out; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+        ValueError: there is no such ``gate``.
+
+    Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
+    :func:`gelu_kernels.functional.soi_map`; in evaluation as :class:`GELU`.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4.
+
+    >>> layer = SOIMap()
+    >>> layer(torch.tensor([-10.0, 10.0]))
+    tensor([ 0., 10.])
+    >>> layer.eval()(torch.tensor([-1.0, 1.0]))
+    tensor([-0.1587,  0.8413])
+    """
+
+    def __init__(self, gate: str = "normal") -> None:
+        super().__init__()
+        self.gate = gate
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.training:
+            return functional.soi_map(input, gate=self.gate)
+        return torch.ops.gelu_kernels.fused_gate(input, gate=self.gate)
+
+    def extra_repr(self) -> str:
+        return f"gate={self.gate!r}"
