@@ -3,18 +3,17 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from inspect import signature
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gelu_kernels import _C, functional, reference
-from gelu_kernels.operators import PUBLIC, Gate, core
+from gelu_kernels import reference
+from gelu_kernels.operators import APPROXIMATE, PUBLIC, Gate, core
 
 aten = torch.ops.aten
 
-GATES: dict[str, str | None] = dict(_C.gates())  # with their names for approximate=
+GATES = APPROXIMATE
 OPERATORS = {op.label: op for op in PUBLIC}
 Call = Callable[[], object]
 Function = Callable[..., Tensor]  # of the operands
@@ -22,24 +21,18 @@ Backward = Callable[..., Call]  # of dy and the operands; gives the gradients
 
 
 def is_measured(op: str, gate: str) -> bool:
-    """fused_gate, which has no function, has the kernels of fused_gelu. It is measured for gates
-    that approximate= cannot name."""
+    """fused_gate has the kernels of fused_gelu. It is measured for gates that approximate= cannot
+    name."""
     named = GATES.get(gate) is not None
     if OPERATORS[op].selector == "approximate":
         return named
-    return OPERATORS[op].function is not None or not named
+    return OPERATORS[op].name != "fused_gate" or not named
 
 
 def our_forward(op: str, gate: str) -> Function:
     """By the quickest route that can name the gate."""
     operator = OPERATORS[op]
-    if operator.function:
-        function = getattr(functional, operator.function)
-        if "gate" in signature(function).parameters:
-            return partial(function, gate=gate)
-        if GATES[gate] is not None:
-            return partial(function, approximate=GATES[gate])
-    return partial(operator.overload, gate=gate)
+    return operator.function_of(gate) or partial(operator.overload, gate=gate)
 
 
 def our_backward(op: str, gate: str) -> Backward | None:

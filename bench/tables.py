@@ -139,9 +139,8 @@ def operators() -> str:
 
     rows = []
     for op in PUBLIC:
-        functions = [op.function] if op.function else []
         arguments = f"{op.name}({', '.join(op.operands)})"
-        row = (f"`{arguments}`", named("functional", functions), named("nn", op.modules))
+        row = (f"`{arguments}`", named("functional", op.functions), named("nn", op.modules))
         rows.append((*row, op.formula))
     return table(("operator", "function", "module", "formula"), rows)
 

@@ -6,15 +6,20 @@ schema cannot say.
 """
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
+from functools import partial
+from inspect import signature
 from math import prod
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from gelu_kernels import _C, functional
+
 Shape = tuple[int, ...]
+APPROXIMATE: dict[str, str | None] = dict(_C.gates())  # PyTorch's names of the gates
 
 
 class Extent(Enum):
@@ -132,8 +137,9 @@ class PublicOperator(Operator):
     operands: tuple[str, ...]  # the tensors that this form takes
     formula: str  # of a gate g and of the operands
     _: KW_ONLY
-    function: str | None = None  # in gelu_kernels.functional
-    modules: tuple[str, ...] = ()  # in gelu_kernels.nn
+    # In gelu_kernels.functional and in gelu_kernels.nn: a name, and the gate if it is of one alone.
+    functions: dict[str, str | None] = field(default_factory=dict, hash=False)
+    modules: dict[str, str | None] = field(default_factory=dict, hash=False)
 
     @property
     def forward(self) -> str:
@@ -157,6 +163,18 @@ class PublicOperator(Operator):
         names = [a.name for a in self.overload._schema.arguments]
         return "approximate" if "approximate" in names else "gate"
 
+    def function_of(self, gate: str) -> Callable[..., Tensor] | None:
+        """The function of the operands that computes the gate, if one does."""
+        for name, only in self.functions.items():
+            function = getattr(functional, name)
+            if only == gate:
+                return function
+            if only is None and "gate" in signature(function).parameters:
+                return partial(function, gate=gate)
+            if only is None and APPROXIMATE[gate]:
+                return partial(function, approximate=APPROXIMATE[gate])
+        return None
+
     def formula_of(self, gate: Gate) -> Callable[..., Tensor]:
         """A function of the operands in plain PyTorch, as short as one writes it: it is timed."""
 
@@ -172,7 +190,13 @@ class PublicOperator(Operator):
 
 PUBLIC = (
     PublicOperator(
-        "fused_gelu", "gate", "gelu", ("x",), "g(x)", function="gelu", modules=("GELU",)
+        "fused_gelu",
+        "gate",
+        "gelu",
+        ("x",),
+        "g(x)",
+        functions={"gelu": None},
+        modules={"GELU": None},
     ),
     PublicOperator(
         "fused_bias_gelu",
@@ -180,12 +204,14 @@ PUBLIC = (
         "bias_gelu",
         ("x", "bias"),
         "g(x + bias)",
-        function="bias_gelu",
-        modules=("BiasGELU", "LinearGELU"),
+        functions={"bias_gelu": None},
+        modules={"BiasGELU": None, "LinearGELU": None},
     ),
-    PublicOperator("fused_gate", "gate", "gate", ("x",), "g(x)"),
-    PublicOperator("fused_gate", "gate", "bias_gate", ("x", "bias"), "g(x + bias)"),
-    PublicOperator("fused_glu", "glu", "geglu", ("x", "up"), "g(x) up", function="geglu"),
+    PublicOperator("fused_gate", "gate", "gate", ("x",), "g(x)", functions={"gate": None}),
+    PublicOperator(
+        "fused_gate", "gate", "bias_gate", ("x", "bias"), "g(x + bias)", functions={"gate": None}
+    ),
+    PublicOperator("fused_glu", "glu", "geglu", ("x", "up"), "g(x) up", functions={"geglu": None}),
     PublicOperator(
         "fused_glu",
         "glu",
@@ -193,8 +219,8 @@ PUBLIC = (
         ("x",),
         "g(x) up, the halves of one tensor",
         halves=("x",),
-        function="geglu",
-        modules=("GEGLU",),
+        functions={"geglu": None},
+        modules={"GEGLU": None},
     ),
     PublicOperator(
         "soi_map",
@@ -202,8 +228,8 @@ PUBLIC = (
         "soi_map",
         ("x",),
         "m x, m ~ Bernoulli(F(x))",
-        function="soi_map",
-        modules=("SOIMap",),
+        functions={"soi_map": None},
+        modules={"SOIMap": None},
     ),
     PublicOperator(
         "fused_bias_soi_map",
@@ -211,7 +237,7 @@ PUBLIC = (
         "bias_soi_map",
         ("x", "bias"),
         "m (x + bias), m ~ Bernoulli(F(x + bias))",
-        function="bias_soi_map",
+        functions={"bias_soi_map": None},
     ),
 )
 

@@ -2,7 +2,6 @@
 takes, and what it is to give, in float64.
 """
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -13,11 +12,17 @@ import torch
 from torch import Tensor
 from torch.func import vjp
 
-from gelu_kernels import _C, functional, reference
-from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, Extent, Operator, PublicOperator
+from gelu_kernels import reference
+from gelu_kernels.operators import (
+    APPROXIMATE,
+    CORE,
+    PUBLIC,
+    CoreOperator,
+    Extent,
+    Operator,
+    PublicOperator,
+)
 
-# The gates, with PyTorch's names of the ones that approximate a GELU.
-APPROXIMATE = dict(_C.gates())
 GATES = tuple(APPROXIMATE)
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 SEED = 0x123456789ABCDEF
@@ -96,12 +101,12 @@ class Call:
 
     def function(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
         """Of the tensors, by the quickest route that a user has."""
-        if isinstance(self.op, PublicOperator) and self.op.function:
-            function = getattr(functional, self.op.function)
-            keyword = "gate" if "gate" in inspect.signature(function).parameters else "approximate"
-            if keyword == "gate" or gate not in GATES or APPROXIMATE[gate]:
-                return partial(function, **self.selected(keyword, gate))
-        return self.operator(gate)
+        if not isinstance(self.op, PublicOperator):
+            return self.operator(gate)
+        if gate in GATES:
+            return self.op.function_of(gate) or self.operator(gate)
+        function = self.op.function_of(GATES[0])
+        return partial(function.func, **dict.fromkeys(function.keywords, gate))
 
     def operator(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
         """Of the tensors, by torch.ops."""

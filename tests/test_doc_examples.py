@@ -19,8 +19,8 @@ PUBLIC = [
 
 def test_public_names():
     names = {member.__name__ for member in PUBLIC}
-    assert names >= {op.function for op in operators.PUBLIC if op.function}
-    assert names >= {module for op in operators.PUBLIC for module in op.modules}
+    assert names >= {name for op in operators.PUBLIC for name in op.functions}
+    assert names >= {name for op in operators.PUBLIC for name in op.modules}
     assert names >= {"replace_gelu", "Replacement"}
     assert names >= {"enable_fusion", "disable_fusion"}
 

@@ -20,21 +20,25 @@ def parameters(name: str) -> set[str]:
     return set(inspect.signature(getattr(nn, name)).parameters)
 
 
-def selector(name: str) -> str:
-    return "gate" if "gate" in parameters(name) else "approximate"
+def selected(name: str, gate: str) -> dict[str, str]:
+    """The argument of the constructor that chooses the gate."""
+    given = {"gate": gate, "approximate": APPROXIMATE[gate]}
+    return {keyword: given[keyword] for keyword in given.keys() & parameters(name)}
 
 
 CASES = [
-    (name, gate) for name in ROWS for gate in GATES if APPROXIMATE[gate] or selector(name) == "gate"
+    (name, gate)
+    for name, row in ROWS.items()
+    for gate in ([row.modules[name]] if row.modules[name] else GATES)
+    if None not in selected(name, gate).values()
 ]
 
 
 def build(name: str, gate: str) -> torch.nn.Module:
     """For inputs of six features."""
-    sizes = {"features": 6, "in_features": 6, "out_features": 5}
-    arguments = sizes | {"dtype": torch.float64, "gate": gate, "approximate": APPROXIMATE[gate]}
-    taken = arguments.keys() & parameters(name)
-    module = getattr(nn, name)(**{argument: arguments[argument] for argument in taken})
+    sizes = {"features": 6, "in_features": 6, "out_features": 5, "dtype": torch.float64}
+    taken = {argument: sizes[argument] for argument in sizes.keys() & parameters(name)}
+    module = getattr(nn, name)(**taken, **selected(name, gate))
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     return module
@@ -70,8 +74,8 @@ def test_values_and_gradients(name: str, gate: str, device: str) -> None:
 def test_copies_and_representation(name: str, gate: str) -> None:
     module = build(name, gate)
     x = torch.randn(3, 6, dtype=torch.float64)
-    keyword = selector(name)
-    assert f"{keyword}={gate if keyword == 'gate' else APPROXIMATE[gate]!r}" in repr(module)
+    for keyword, value in selected(name, gate).items():
+        assert f"{keyword}={value!r}" in repr(module)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert type(other) is type(module) and repr(other) == repr(module)
         results = []

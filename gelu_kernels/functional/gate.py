@@ -66,3 +66,30 @@ def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tens
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_gelu(input, bias, approximate=approximate)
     return _C.fused_bias_gelu(input, bias, approximate)
+
+
+def gate(input: Tensor, bias: Tensor | None = None, *, gate: str = "normal") -> Tensor:
+    r"""Any gate, :math:`x \, F(x)` for x = ``input``, or ``input + bias``, in one pass.
+
+    Args:
+        input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
+        bias: as for :func:`bias_gelu`.
+        gate: the distribution function F, by the name of its gate; docs/accuracy.md lists them.
+
+    Returns:
+        A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device or ``gate`` is not as above.
+
+    Accuracy: as :func:`gelu`, and with ``bias`` as :func:`bias_gelu`.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
+
+    >>> gate(torch.zeros(2), torch.tensor([1.0, -1.0]), gate="logistic_1702")
+    tensor([ 0.8458, -0.1542])
+    """
+    if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
+        return torch.ops.gelu_kernels.fused_gate(input, bias, gate=gate)
+    return _C.fused_gate(input, bias, gate)
