@@ -30,6 +30,11 @@ def logistic_1702(x: Tensor) -> Tensor:
     return _gate(x, lambda x: torch.sigmoid(1.702 * x))
 
 
+def logistic(x: Tensor) -> Tensor:
+    """x sigmoid(x): the SiLU."""
+    return _gate(x, torch.sigmoid)
+
+
 def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor]) -> Tensor:
     # F is 0 or 1 beyond the bound; a finite factor there keeps 0 * inf out of value and gradient.
     bound = 1e3

@@ -35,6 +35,7 @@ FORMATS = {
 CUBICS = {
     "normal_tanh": (mp.sqrt(8 / mp.pi), mp.sqrt(8 / mp.pi) * mpf("0.044715")),
     "logistic_1702": (mpf("1.702"), mpf(0)),
+    "logistic": (mpf(1), mpf(0)),
 }
 
 
@@ -88,8 +89,8 @@ def second_derivative_terms(gate: str, x: float) -> mpf:
 
 @cache
 def root(gate: str) -> mpf:
-    """Where g' = 0, near -0.75."""
-    return mp.findroot(lambda x: _derivative_near_root(gate, x), -0.75)
+    """Where g' = 0."""
+    return mp.findroot(lambda x: _derivative_near_root(gate, x), -1)
 
 
 def _derivative_near_root(gate: str, x: mpf) -> mpf:

@@ -29,10 +29,10 @@ def bound(order: int, dtype: torch.dtype) -> float:
 
 def float32_inputs(spacing: int = 1) -> Iterator[np.ndarray]:
     """More than 5e7 numbers: each one in [-16, -1/4], the root of the derivative and most of the
-    left tail among them; each third one to -64, where every gate has underflowed; each seventh on
+    left tail among them; each third one to -128, where every gate has underflowed; each seventh on
     the right; and each 257th of all. `spacing` leaves out some of each region.
     """
-    quarter, sixteen, end = (int(np.float32(x).view(np.uint32)) for x in (0.25, 16, 64))
+    quarter, sixteen, end = (int(np.float32(x).view(np.uint32)) for x in (0.25, 16, 128))
     sign = 1 << 31
     for region in (
         range(sign + quarter, sign + sixteen + 1),
@@ -79,7 +79,7 @@ def left_end(gate: str, dtype: torch.dtype) -> float:
     """The value underflows to zero between this whole number and its predecessor."""
     precision, smallest_exponent = FORMATS[dtype]
     half = mpf(2) ** (smallest_exponent - precision)
-    return next(a for a in range(1, 512) if -oracle.exact(gate, VALUE, -float(a)) < half)
+    return next(a for a in range(1, 1024) if -oracle.exact(gate, VALUE, -float(a)) < half)
 
 
 def points(gate: str, dtype: torch.dtype) -> Tensor:

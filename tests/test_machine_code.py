@@ -37,7 +37,10 @@ MOST_SOI_SLOTS = 38  # for a bfloat16; its random bits take 10
 # Triton leaves the order of loads to ptxas, which issues the loads of these kernels one at a time.
 ONE_AT_A_TIME = [
     Case("gate_forward", gate, dtype, False, "triton")
-    for gate, dtype in product(["normal_tanh", "logistic_1702"], ["float16", "bfloat16"])
+    for gate, dtype in [
+        *product(["normal_tanh", "logistic_1702"], ["float16", "bfloat16"]),
+        ("logistic", "float16"),
+    ]
 ]
 
 DOUBLE = re.compile(r"D(ADD|FMA|MNMX|MUL|SETP?)\b|MUFU\.\w+64H|.*\bF64\b")

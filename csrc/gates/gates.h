@@ -1,15 +1,17 @@
 // The list of gates: the only place that names them all.
 #pragma once
 
+#include "csrc/gates/logistic.h"
 #include "csrc/gates/logistic_1702.h"
 #include "csrc/gates/normal.h"
 #include "csrc/gates/normal_tanh.h"
 
 // _(name, type, the `approximate=` of fused_gelu that selects it, or nullptr)
-#define GELU_KERNELS_FOR_EACH_GATE(_) \
-  _(normal, Normal, "none")           \
-  _(normal_tanh, NormalTanh, "tanh")  \
-  _(logistic_1702, Logistic1702, "sigmoid")
+#define GELU_KERNELS_FOR_EACH_GATE(_)       \
+  _(normal, Normal, "none")                 \
+  _(normal_tanh, NormalTanh, "tanh")        \
+  _(logistic_1702, Logistic1702, "sigmoid") \
+  _(logistic, Logistic, nullptr)
 
 namespace gelu_kernels {
 

@@ -23,8 +23,8 @@ struct LogisticOfCubic {
   static GELU_KERNELS_HD Real value(Real x) {
     using C = Constants<Number<Real>>;
     const auto a = magnitude(x, C::limit);
-    if constexpr (std::is_same_v<Precision, fast_bf16> && C::k3_hi != 0) {
-      // A linear v has one hard case, x = -0.1235, that its errors would turn.
+    if constexpr (std::is_same_v<Precision, fast_bf16> && (C::k3_hi != 0 || limits_tail)) {
+      // sigmoid(1.702 x) has one hard case, x = -0.1235, that its errors would turn.
       return fma(-a, approximate_tail(a), positive_part(x));
     } else if constexpr (is_half<Precision>) {
       return fma(-a, half_tail(a), positive_part(x));
@@ -85,6 +85,19 @@ struct LogisticOfCubic {
   }
 
  private:
+  // Whether 16-bit results take the lesser of F and 1/2. Near zero F is no more than 1/2 anyhow if
+  // `one` is no further below the unit of E, which is exp2_0.
+  static constexpr bool limits_tail = Constants<fp16>::exp2_0 - Constants<fp16>::one > 0x1p-24f;
+
+  template <class Real>
+  static GELU_KERNELS_HD Real limited(Real f) {
+    if constexpr (limits_tail) {
+      return at_most(f, 0.5f);
+    } else {
+      return f;
+    }
+  }
+
   template <class Real>
   struct Pair {
     Real hi, lo;
@@ -145,19 +158,21 @@ struct LogisticOfCubic {
     return scale_by_power_of_two(exp2_fraction(fma(-a, w.lo, u.fraction)), u.shifted);
   }
 
-  // F from a GPU's special function unit. Near zero F is under 1/2 in spite of the unit's error, as
-  // 2^-20 makes up for four times that, and the value is above x/2, where ties of x/2 go (see
-  // Storage).
+  // F from a GPU's special function unit. Near zero F is at most 1/2 in spite of the unit's error,
+  // as 2^-20 makes up for four times that, and the value is at least x/2, where ties of x/2 go (see
+  // Storage). The SiLU is a tie for a = 2^-8 and 2^-7 but for 2^-25 of it: F is to be 2^-19 large.
+  // With a scale of 2^24, -v(a) log2(e) is rounded less, and E is normal where a F is.
   template <class Real>
   static GELU_KERNELS_HD Real approximate_tail(Real a) {
     using C = Constants<fp16>;
-    using Scale = Constants<Number<Real>>;
-    const Real e = approximate_exp2(fma(-a, even(a, C::k1, C::k3), Scale::log2_scale));
-    return e * refined_reciprocal(Scale::scale * (1 + 0x1p-20f) + e);
+    constexpr float one = 0x1p24f * (limits_tail ? 1 - 0x1p-19f : 1 + 0x1p-20f);
+    const Real e = approximate_exp2(fma(-a, even(a, C::k1, C::k3), Real(24)));
+    return limited(e * refined_reciprocal(one + e));
   }
 
-  // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 1 - 2^-24,
-  // and the other constants are a few units off too, such that every result is on the right side.
+  // F for 16-bit results. The hardest of them lie within half a float of a tie: `one` is 2^-24
+  // short of the unit of E or more, and the other constants are a few units off too, such that
+  // every result is on the right side.
   template <class Real>
   static GELU_KERNELS_HD Real half_tail(Real a) {
     using C = Constants<fp16>;
@@ -165,7 +180,7 @@ struct LogisticOfCubic {
     const Real power =
         polynomial(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
     const Real e = scale_by_power_of_two(power, u.shifted);
-    return quotient(e, Constants<Number<Real>>::scale * C::one + e);
+    return limited(quotient(e, Constants<Number<Real>>::scale * C::one + e));
   }
 
   // D for 16-bit results: near its root with an absolute error of 2^-24, about what the rounding of

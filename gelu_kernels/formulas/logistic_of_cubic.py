@@ -59,11 +59,14 @@ def half_tail(a: Real, C: Constants) -> Real:
     """F for 16-bit results."""
     if C.form == "exp2":
         e = exp2(fma(negated(a), even(a, C.half.k1, C.half.k3, C), C.log2_scale))
-        return approximate_quotient(e, e + C.scale, C)
+        f = approximate_quotient(e, e + C.scale, C)
     else:
         shifted, fraction = exponent(negated(a), even(a, C.half.k1, C.half.k3, C), C)
         e = scale_by_power_of_two(polynomial(fraction, C.half_exp2), shifted)
-        return quotient(e, e + C.scale * C.half.one, C)
+        f = quotient(e, e + C.scale * C.half.one, C)
+    if C.limits_tail:
+        f = magnitude(f, 0.5)
+    return f
 
 
 def half_derivative_tail(a: Real, C: Constants) -> Real:
@@ -141,7 +144,8 @@ may_tie = True
 def half_constants(fp32: Constants, half: Constants) -> Constants:
     """For 16-bit results."""
     exp2 = Polynomial(0.0, tuple(vars(half)[f"exp2_{k}"] for k in range(6)))
-    return fp32.replace(form="half", half=half, half_exp2=exp2)
+    limits_tail = half.exp2_0 - half.one > 2**-24
+    return fp32.replace(form="half", half=half, half_exp2=exp2, limits_tail=limits_tail)
 
 
 def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
@@ -163,8 +167,9 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
     half = numbers["fp16"]
     for_half = half_constants(fp32, half)
     by_exp2 = for_half.replace(form="exp2")
-    below_half = by_exp2.replace(scale=fp32.scale * (1 + 2**-20))  # near zero, for any error
-    unscaled = by_exp2.replace(scale=half.one, log2_scale=0.0)
+    one = 2**24 * (1 - 2**-19 if for_half.limits_tail else 1 + 2**-20)
+    by_unit = by_exp2.replace(scale=one, log2_scale=24.0)
+    unscaled = by_exp2.replace(scale=half.one / half.exp2_0, log2_scale=0.0)
     random = Constants(
         half=half,
         k3_hi=fp32.k3_hi,
@@ -177,8 +182,8 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
         "fp32": fp32,
         "fp16": for_half,
         "bf16": for_half,
-        # A linear v has one hard case, x = -0.1235, that the errors would turn.
-        "fast_bf16": for_half if half.k3 == 0 else below_half,
+        # sigmoid(1.702 x) has one hard case, x = -0.1235, that the errors would turn.
+        "fast_bf16": by_unit if for_half.limits_tail or half.k3 != 0 else for_half,
         "exp2_fp16": unscaled,
         "exp2_bf16": unscaled,
         "random": random,

@@ -12,6 +12,9 @@ struct NormalTanhConstants;
 template <class Type>
 struct Logistic1702Constants;
 
+template <class Type>
+struct LogisticConstants;
+
 template <>
 struct NormalTanhConstants<float> {
   static constexpr float log2_scale = 0x1.4p5f;
@@ -85,8 +88,8 @@ struct Logistic1702Constants<float> {
   static constexpr float log2_scale = 0x1.4p5f;
   static constexpr float scale = 0x1p40f;
   static constexpr float limit = 0x1.099p6f;
-  static constexpr float k1_hi = 0x1.3a4cb8p1f;
-  static constexpr float k1_lo = 0x1.71fb8ap-21f;
+  static constexpr float k1_hi = 0x1.3a4cbep1f;
+  static constexpr float k1_lo = -0x1.c08ecap-26f;
   static constexpr float k3_hi = 0x0p0f;
   static constexpr float k3_lo = 0x0p0f;
   static constexpr float slope_0 = 0x1.b3b646p0f;
@@ -97,8 +100,8 @@ struct Logistic1702Constants<float> {
   static constexpr float root_exp_squared = 0x1.f2d5f2p-1f;
   static constexpr float twice_one = 0x1.c5b73cp42f;
   static constexpr float one_squared = 0x1.9210fep83f;
-  static constexpr float w0_hi = 0x1.3a4cb8p1f;
-  static constexpr float w0_lo = 0x1.71fb8ap-21f;
+  static constexpr float w0_hi = 0x1.3a4cbep1f;
+  static constexpr float w0_lo = -0x1.c08ecap-26f;
   static constexpr float w1_hi = 0x0p0f;
   static constexpr float w1_lo = 0x0p0f;
   static constexpr float h0 = 0x1.7d1db4p42f;
@@ -112,8 +115,8 @@ struct Logistic1702Constants<double> {
   static constexpr double log2_scale = 0x1.8p6;
   static constexpr double scale = 0x1p96;
   static constexpr double limit = 0x1.bdf4p8;
-  static constexpr double k1_hi = 0x1.3a4cbdc7ee26p1;
-  static constexpr double k1_lo = 0x1.65a1e5c0979c8p-48;
+  static constexpr double k1_hi = 0x1.3a4cbdc7ee26bp1;
+  static constexpr double k1_lo = 0x1.68797025e71e1p-54;
   static constexpr double k3_hi = 0x0p0;
   static constexpr double k3_lo = 0x0p0;
   static constexpr double slope_0 = 0x1.b3b645a1cac08p0;
@@ -124,8 +127,8 @@ struct Logistic1702Constants<double> {
   static constexpr double root_exp_squared = 0x1.f3152p-1;
   static constexpr double twice_one = 0x1.c5d3f6467ef87p98;
   static constexpr double one_squared = 0x1.9243ea8ab13e1p195;
-  static constexpr double w0_hi = 0x1.3a4cbdc7ee26p1;
-  static constexpr double w0_lo = 0x1.65a1e5c0979c8p-48;
+  static constexpr double w0_hi = 0x1.3a4cbdc7ee26bp1;
+  static constexpr double w0_lo = 0x1.68797025e71e1p-54;
   static constexpr double w1_hi = 0x0p0;
   static constexpr double w1_lo = 0x0p0;
   static constexpr double h0 = 0x1.7d4df9130c471p98;
@@ -146,6 +149,74 @@ struct Logistic1702Constants<fp16> {
   static constexpr float exp2_3 = 0x1.c6b6c4p-5f;
   static constexpr float exp2_4 = 0x1.3ce8cp-7f;
   static constexpr float exp2_5 = 0x1.5bda24p-10f;
+};
+
+template <>
+struct LogisticConstants<float> {
+  static constexpr float log2_scale = 0x1.4p5f;
+  static constexpr float scale = 0x1p40f;
+  static constexpr float limit = 0x1.c3fp6f;
+  static constexpr float k1_hi = 0x1.715476p0f;
+  static constexpr float k1_lo = 0x1.4ae0cp-26f;
+  static constexpr float k3_hi = 0x0p0f;
+  static constexpr float k3_lo = 0x0p0f;
+  static constexpr float slope_0 = 0x1p0f;
+  static constexpr float slope_2 = 0x0p0f;
+  static constexpr float root_hi = 0x1.474974p0f;
+  static constexpr float root_lo = -0x1.bdf6fap-27f;
+  static constexpr float root_exp = 0x1.72p-1f;
+  static constexpr float root_exp_squared = 0x1.0b62p-1f;
+  static constexpr float twice_one = 0x1.4c2dc2p42f;
+  static constexpr float one_squared = 0x1.af06b6p82f;
+  static constexpr float w0_hi = 0x1.715476p0f;
+  static constexpr float w0_lo = 0x1.4ae0cp-26f;
+  static constexpr float w1_hi = 0x0p0f;
+  static constexpr float w1_lo = 0x0p0f;
+  static constexpr float h0 = 0x1.e01a22p40f;
+  static constexpr float h1 = 0x0p0f;
+  static constexpr float h2 = 0x0p0f;
+  static constexpr float tail_limit = 0x1.63p4f;
+};
+
+template <>
+struct LogisticConstants<double> {
+  static constexpr double log2_scale = 0x1.8p6;
+  static constexpr double scale = 0x1p96;
+  static constexpr double limit = 0x1.7b8p9;
+  static constexpr double k1_hi = 0x1.71547652b82fep0;
+  static constexpr double k1_lo = 0x1.777d0ffda0d24p-56;
+  static constexpr double k3_hi = 0x0p0;
+  static constexpr double k3_lo = 0x0p0;
+  static constexpr double slope_0 = 0x1p0;
+  static constexpr double slope_2 = 0x0p0;
+  static constexpr double root_hi = 0x1.474973c84120bp0;
+  static constexpr double root_lo = 0x1.f8d74bc9ac154p-54;
+  static constexpr double root_exp = 0x1.726p-1;
+  static constexpr double root_exp_squared = 0x1.0becd2p-1;
+  static constexpr double twice_one = 0x1.4c83f188194b9p98;
+  static constexpr double one_squared = 0x1.afe67e7a16c76p194;
+  static constexpr double w0_hi = 0x1.71547652b82fep0;
+  static constexpr double w0_lo = 0x1.777d0ffda0d24p-56;
+  static constexpr double w1_hi = 0x0p0;
+  static constexpr double w1_lo = 0x0p0;
+  static constexpr double h0 = 0x1.e11364914798bp96;
+  static constexpr double h1 = 0x0p0;
+  static constexpr double h2 = 0x0p0;
+};
+
+template <>
+struct LogisticConstants<fp16> {
+  static constexpr float k1 = 0x1.715478p0f;
+  static constexpr float k3 = 0x0p0f;
+  static constexpr float slope_0 = 0x1.000002p0f;
+  static constexpr float slope_2 = 0x0p0f;
+  static constexpr float one = 0x1.557ffap0f;
+  static constexpr float exp2_0 = 0x1.558p0f;
+  static constexpr float exp2_1 = 0x1.d96b5ep-1f;
+  static constexpr float exp2_2 = 0x1.4824cep-2f;
+  static constexpr float exp2_3 = 0x1.2f4a5cp-4f;
+  static constexpr float exp2_4 = 0x1.a6c046p-7f;
+  static constexpr float exp2_5 = 0x1.d007aap-10f;
 };
 
 }  // namespace gelu_kernels

@@ -1,0 +1,10 @@
+// The SiLU: x sigmoid(x).
+#pragma once
+
+#include "csrc/gates/logistic_of_cubic.h"
+
+namespace gelu_kernels {
+
+struct Logistic : LogisticOfCubic<LogisticConstants> {};
+
+}  // namespace gelu_kernels
