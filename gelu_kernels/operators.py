@@ -207,11 +207,26 @@ PUBLIC = (
         functions={"bias_gelu": None},
         modules={"BiasGELU": None, "LinearGELU": None},
     ),
-    PublicOperator("fused_gate", "gate", "gate", ("x",), "g(x)", functions={"gate": None}),
+    PublicOperator(
+        "fused_gate",
+        "gate",
+        "gate",
+        ("x",),
+        "g(x)",
+        functions={"silu": "logistic", "gate": None},
+        modules={"SiLU": "logistic"},
+    ),
     PublicOperator(
         "fused_gate", "gate", "bias_gate", ("x", "bias"), "g(x + bias)", functions={"gate": None}
     ),
-    PublicOperator("fused_glu", "glu", "geglu", ("x", "up"), "g(x) up", functions={"geglu": None}),
+    PublicOperator(
+        "fused_glu",
+        "glu",
+        "geglu",
+        ("x", "up"),
+        "g(x) up",
+        functions={"swiglu": "logistic", "geglu": None},
+    ),
     PublicOperator(
         "fused_glu",
         "glu",
@@ -219,8 +234,8 @@ PUBLIC = (
         ("x",),
         "g(x) up, the halves of one tensor",
         halves=("x",),
-        functions={"geglu": None},
-        modules={"GEGLU": None},
+        functions={"swiglu": "logistic", "geglu": None},
+        modules={"SwiGLU": "logistic", "GEGLU": None},
     ),
     PublicOperator(
         "soi_map",

@@ -130,3 +130,9 @@ def test_in_evaluation_nothing_is_drawn(name: str, gate: str, device: str) -> No
     x = torch.randn(50, 6, dtype=torch.float64, device=device)
     y = ROWS[name].formula_of(getattr(reference, gate))(x, *module.parameters())
     torch.testing.assert_close(module(x), y)
+
+
+def test_silu_is_not_in_place() -> None:
+    assert repr(nn.SiLU(inplace=False)) == "SiLU()"
+    with pytest.raises(ValueError, match="nn.SiLU: inplace must be False, got True"):
+        nn.SiLU(inplace=True)

@@ -4,8 +4,17 @@ In eager mode a call goes straight to C++. Under ``torch.compile``, in a torch f
 with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these can see.
 """
 
-from gelu_kernels.functional.gate import bias_gelu, gate, gelu
-from gelu_kernels.functional.glu import geglu
+from gelu_kernels.functional.gate import bias_gelu, gate, gelu, silu
+from gelu_kernels.functional.glu import geglu, swiglu
 from gelu_kernels.functional.soi import bias_soi_map, soi_map
 
-__all__ = ["bias_gelu", "bias_soi_map", "gate", "geglu", "gelu", "soi_map"]
+__all__ = [
+    "bias_gelu",
+    "bias_soi_map",
+    "gate",
+    "geglu",
+    "gelu",
+    "silu",
+    "soi_map",
+    "swiglu",
+]

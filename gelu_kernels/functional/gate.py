@@ -93,3 +93,29 @@ def gate(input: Tensor, bias: Tensor | None = None, *, gate: str = "normal") -> 
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_gate(input, bias, gate=gate)
     return _C.fused_gate(input, bias, gate)
+
+
+def silu(input: Tensor) -> Tensor:
+    r"""Sigmoid linear unit, :math:`x \, \sigma(x)`, in place of ``torch.nn.functional.silu``: the
+    gate of the logistic distribution.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+
+    Returns:
+        A tensor of the same shape, dtype and (where ``input`` is dense) strides.
+
+    Raises:
+        TypeError: ``input`` has another dtype, or is not strided.
+
+    Accuracy: as :func:`gelu`. silu(-inf) is -0, silu(inf) is inf.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2; Elfwing et al.,
+    "Sigmoid-Weighted Linear Units" (2017), section 2.
+
+    >>> silu(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.2689,  0.0000,  0.7311])
+    """
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gate(input, gate="logistic")
+    return _C.fused_gate(input, None, "logistic")

@@ -64,3 +64,33 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu(input, up, gate=gate)
     return _C.fused_glu(input, up, gate)
+
+
+def swiglu(input: Tensor, up: Tensor | None = None) -> Tensor:
+    r"""The gated linear unit of a SiLU, ``silu(input) * up``, in one pass; in backward, both
+    gradients in one pass.
+
+    Args:
+        input, up: as for :func:`geglu`. Without ``up``, the halves of ``input``, in that order, as
+            vLLM's ``SiluAndMul`` has them.
+
+    Returns:
+        A tensor as of :func:`geglu`.
+
+    Raises:
+        TypeError: a dtype or layout is not as there.
+        ValueError: a shape or a device is not as there.
+
+    Accuracy: as :func:`geglu`, where ``silu(input)``, or its derivative, is a normal number.
+
+    Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
+
+    >>> x, up = torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([2.0, 2.0, 2.0])
+    >>> swiglu(x, up)
+    tensor([-0.5379,  0.0000,  1.4621])
+    >>> swiglu(torch.cat([x, up]))
+    tensor([-0.5379,  0.0000,  1.4621])
+    """
+    if is_dynamo_compiling() or has_torch_function_variadic(input, up):
+        return torch.ops.gelu_kernels.fused_glu(input, up, gate="logistic")
+    return _C.fused_glu(input, up, "logistic")

@@ -4,8 +4,16 @@ Formulas: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
 chooses among them as in :func:`gelu_kernels.functional.gelu`.
 """
 
-from gelu_kernels.nn.gate import GELU, BiasGELU, LinearGELU
-from gelu_kernels.nn.glu import GEGLU
+from gelu_kernels.nn.gate import GELU, BiasGELU, LinearGELU, SiLU
+from gelu_kernels.nn.glu import GEGLU, SwiGLU
 from gelu_kernels.nn.soi import SOIMap
 
-__all__ = ["GEGLU", "GELU", "BiasGELU", "LinearGELU", "SOIMap"]
+__all__ = [
+    "GEGLU",
+    "GELU",
+    "BiasGELU",
+    "LinearGELU",
+    "SOIMap",
+    "SiLU",
+    "SwiGLU",
+]

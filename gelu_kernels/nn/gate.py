@@ -134,3 +134,36 @@ class LinearGELU(nn.Linear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, approximate={self.approximate!r}"
+
+
+class SiLU(nn.Module):
+    r"""Element by element, in place of ``torch.nn.SiLU``: :math:`x \, \sigma(x)`.
+
+    Args:
+        inplace: False, as in ``torch.nn.SiLU`` by default. The gradient is computed of the input,
+            so that one which is overwritten would have to be copied first.
+
+    Shape: any, in and out; float64, float32, float16 or bfloat16.
+
+    Raises:
+        ValueError: ``inplace`` is True.
+        TypeError: in the call, the input has another dtype, or is not strided.
+
+    Accuracy: as :func:`gelu_kernels.functional.silu`.
+
+    Source: Hendrycks and Gimpel (2016), section 2; Elfwing et al., "Sigmoid-Weighted Linear Units"
+    (2017), section 2.
+
+    >>> SiLU()(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.2689,  0.0000,  0.7311])
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        if inplace:
+            raise ValueError(
+                "gelu_kernels.nn.SiLU: inplace must be False, got True: backward needs the input"
+            )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.silu(input)

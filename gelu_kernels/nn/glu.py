@@ -39,3 +39,28 @@ class GEGLU(nn.Module):
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"
+
+
+class SwiGLU(nn.Module):
+    r"""The gated linear unit of a SiLU: ``silu(gate) * up`` for the halves ``gate`` and ``up`` of
+    the last dimension, in that order, in one pass.
+
+    It has no weights, as :class:`GEGLU`.
+
+    Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+        ValueError: the last dimension is odd, or there is none.
+
+    Accuracy: as :func:`gelu_kernels.functional.swiglu`.
+
+    Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
+
+    >>> import torch
+    >>> SwiGLU()(torch.tensor([-1.0, 0.0, 1.0, 2.0, 2.0, 2.0]))
+    tensor([-0.5379,  0.0000,  1.4621])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.swiglu(input)
