@@ -1,7 +1,7 @@
 """Fused GELU operators for PyTorch, forward and backward, accurate to the last bit or nearly so.
 
 Importing the package registers ``torch.ops.gelu_kernels``. ``functional`` and ``nn`` are the
-documented Python interface; ``replace_gelu`` puts them into an existing model.
+documented Python interface; ``replace_activations`` puts them into an existing model.
 """
 
 from pathlib import Path
@@ -11,10 +11,10 @@ import torch
 torch.ops.load_library(Path(__file__).parent / "libgelu_kernels.so")
 
 from gelu_kernels import backend, compile, distributed, functional, nn  # noqa: E402  (need the operators)
-from gelu_kernels.replace import replace_gelu  # noqa: E402
+from gelu_kernels.replace import replace_activations, replace_gelu  # noqa: E402
 
 backend.register()
 distributed.register()
 
-__all__ = ["compile", "functional", "nn", "replace_gelu"]
+__all__ = ["compile", "functional", "nn", "replace_activations", "replace_gelu"]
 __version__ = "0.1.0"

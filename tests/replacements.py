@@ -1,4 +1,4 @@
-"""What replace_gelu did to a model, and how far results and memory moved."""
+"""What replace_activations did to a model, and how far results and memory moved."""
 
 import torch
 
@@ -19,8 +19,9 @@ def error(actual, expected):
 
 def tree(model):
     """Every module and every plain attribute of it, as objects."""
+    own = vars(torch.nn.Module()).keys()
     return {
-        name: (module, {k: v for k, v in vars(module).items() if not k.startswith("_")})
+        name: (module, {k: v for k, v in vars(module).items() if k not in own})
         for name, module in model.named_modules(remove_duplicate=False)
     }
 

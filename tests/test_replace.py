@@ -1,4 +1,4 @@
-"""replace_gelu: what it replaces, fuses, leaves alone and puts back.
+"""replace_activations: what it replaces, fuses, leaves alone and puts back.
 
 Models of transformers and timm are in test_replace_models.py.
 """
@@ -21,10 +21,12 @@ from torch._dynamo.backends.debugging import aot_eager
 from torch.nn import Identity, Linear, Module, Sequential
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gelu_kernels import nn, replace_gelu
-from gelu_kernels.compositions import compositions
+from gelu_kernels import nn, replace_activations, replace_gelu
+from gelu_kernels.replace.compositions import compositions, factors
+from gelu_kernels.replace.glu import Factor, GLUGate
 
 GELU = torch.nn.GELU
+SiLU = torch.nn.SiLU
 
 
 class Mlp(Module):
@@ -49,16 +51,16 @@ def compute(model, x):
 # Modules that are replaced
 
 
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("make", [GELU, partial(GELU, "tanh"), SiLU], ids=["none", "tanh", "silu"])
 @pytest.mark.parametrize("fuse_bias", [False, True])
-def test_values_and_gradients(approximate, fuse_bias, device):
-    model = Sequential(Linear(6, 8), GELU(approximate), Mlp(GELU(approximate))).to(device)
+def test_values_and_gradients(make, fuse_bias, device):
+    model = Sequential(Linear(6, 8), make(), Mlp(make())).to(device)
     model[2].fc1 = Linear(8, 8, device=device)
     model = model.double()
     x = 3 * torch.randn(5, 7, 6, dtype=torch.float64, device=device)
     expected = compute(model, x)
-    replace_gelu(model, fuse_bias=fuse_bias)
-    assert not any(type(module) is GELU for module in model.modules())
+    replace_activations(model, fuse_bias=fuse_bias)
+    assert not any(type(module) in (GELU, SiLU) for module in model.modules())
     # Moderate inputs, on which F.gelu in float64 is right to 1e-13 or so of the largest.
     assert error(compute(model, x), expected) < 1e-12
 
@@ -71,7 +73,7 @@ def test_modules_wherever_they_are():
             "mlp": Mlp().eval(),
         }
     )
-    replacement = replace_gelu(model)
+    replacement = replace_activations(model)
     assert changes(replacement) == dict.fromkeys(
         ["list.0", "list.2", "last", "mlp.act"], (GELU, nn.GELU)
     )
@@ -86,21 +88,24 @@ def test_shared_instances_stay_shared():
     shared = GELU()
     block = Mlp(shared)
     model = Sequential(block, shared, block)
-    replacement = replace_gelu(model)
+    replacement = replace_activations(model)
     assert model[0].act is model[1] and type(model[1]) is nn.GELU
     assert changes(replacement).keys() == {"0.act", "1"}  # a block that is shared counts once
     replacement.restore()
     assert model[0].act is model[1] is shared
 
 
-@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("old, approximate", [
+    (F.gelu, "none"), (partial(F.gelu, approximate="tanh"), "tanh"), (F.silu, None),
+    (partial(F.silu, inplace=False), None),
+])  # fmt: skip
 @pytest.mark.parametrize("fuse_bias", [False, True])
-def test_functions_held_as_attributes(approximate, fuse_bias):
-    old = F.gelu if approximate == "none" else partial(F.gelu, approximate=approximate)
+def test_functions_held_as_attributes(old, approximate, fuse_bias):
+    fuse_bias = fuse_bias and approximate is not None
     model = Mlp(old).double()
     x = torch.randn(4, 6, dtype=torch.float64)
     expected = compute(model, x)
-    replacement = replace_gelu(model, fuse_bias=fuse_bias)
+    replacement = replace_activations(model, fuse_bias=fuse_bias)
     assert "act" in {change.name for change in replacement.changed}
     assert "act" not in dict(model.named_modules())
     assert type(model.fc1) is (nn.LinearGELU if fuse_bias else Linear)
@@ -115,7 +120,8 @@ def test_activation_classes_are_not_functions():
     model = Mlp()
     model.act_layer = partial(GELU, approximate="tanh")
     model.act_class = GELU
-    assert changes(replace_gelu(model)).keys() == {"act"}
+    model.other_class = SiLU
+    assert changes(replace_activations(model)).keys() == {"act"}
 
 
 # PyTorch's encoder layer, whose inference path does not call the activation
@@ -146,7 +152,7 @@ def test_transformer_encoder(activation, fuse_bias):
     before = tree(model)
     with torch.no_grad(), Operators() as unpatched:
         expected = model(x, src_key_padding_mask=padding)[~padding]
-    replacement = replace_gelu(model, fuse_bias=fuse_bias)
+    replacement = replace_activations(model, fuse_bias=fuse_bias)
     with torch.no_grad(), Operators() as patched:
         y = model(x, src_key_padding_mask=padding)[~padding]
     assert "aten::_transformer_encoder_layer_fwd" in unpatched.names - patched.names
@@ -161,7 +167,7 @@ def test_transformer_encoder(activation, fuse_bias):
 
 def test_relu_encoder_is_untouched():
     model = encoder("relu")
-    assert str(replace_gelu(model)) == "replace_gelu: nothing to replace"
+    assert str(replace_activations(model)) == "replace_activations: nothing to replace"
     assert model.use_nested_tensor and model.layers[0].activation_relu_or_gelu == 1
 
 
@@ -169,6 +175,10 @@ def test_relu_encoder_is_untouched():
 
 
 class DerivedGELU(GELU):
+    pass
+
+
+class DerivedSiLU(SiLU):
     pass
 
 
@@ -181,6 +191,11 @@ class GatedByFunction(Module):
     def forward(self, x):
         gate, up = x.chunk(2, -1)
         return F.gelu(gate) * up
+
+
+class LlamaOfMeta(Module):
+    def forward(self, x):
+        return F.silu(self.w1(x)) * self.w3(x)
 
 
 def fast_gelu(x):
@@ -199,13 +214,22 @@ def with_own_forward(module):
 
 LEFT_ALONE = {
     "subclass": (lambda: Sequential(DerivedGELU()), "0", "DerivedGELU.* is not known"),
+    "subclass of SiLU": (lambda: Sequential(DerivedSiLU()), "0", "DerivedSiLU.* is not known"),
     "other class": (lambda: Sequential(ClippedGELU()), "0", "ClippedGELU is not known"),
     "other function": (lambda: Mlp(fast_gelu), "act", "fast_gelu is not known"),
     "partial": (lambda: Mlp(partial(fast_gelu)), "act", "fast_gelu.* is not known"),
     "in forward": (lambda: Sequential(GatedByFunction()), "0", "forward calls gelu itself"),
+    "SiLU in forward": (lambda: Sequential(LlamaOfMeta()), "0", "forward calls silu itself"),
+    "in place": (lambda: Mlp(SiLU(inplace=True)), "act", "overwrites its input"),
+    "in place, function": (
+        lambda: Mlp(partial(F.silu, inplace=True)),
+        "act",
+        "overwrites its input",
+    ),
     "hooks": (lambda: Mlp(with_forward_hook(GELU())), "act", "it has hooks"),
     "own forward": (lambda: Mlp(with_own_forward(GELU())), "act", "its forward was replaced"),
     "root": (GELU, "", "cannot be replaced in place"),
+    "root SiLU": (SiLU, "", "cannot be replaced in place"),
 }
 
 
@@ -214,7 +238,7 @@ def test_left_alone(case, capsys):
     make, name, why = LEFT_ALONE[case]
     model = make()
     before = tree(model)
-    replacement = replace_gelu(model, fuse_bias=True)
+    replacement = replace_activations(model, fuse_bias=True)
     assert not replacement.changed and list(reasons(replacement)) == [name]
     assert re.search(why, reasons(replacement)[name])
     assert why.split(".*")[-1] in capsys.readouterr().out
@@ -222,30 +246,275 @@ def test_left_alone(case, capsys):
 
 
 def test_nothing_to_replace(capsys):
-    replacement = replace_gelu(Sequential(Linear(2, 2), torch.nn.SiLU()), fuse_bias=True)
+    replacement = replace_activations(Sequential(Linear(2, 2), torch.nn.ReLU()), fuse_bias=True)
     assert not replacement.changed and not replacement.left_alone
-    assert capsys.readouterr().out == "replace_gelu: nothing to replace\n"
+    assert capsys.readouterr().out == "replace_activations: nothing to replace\n"
 
 
 @pytest.mark.parametrize("model", [F.gelu, GELU, [GELU()], None], ids=str)
 def test_not_a_module(model):
-    with pytest.raises(TypeError, match=r"replace_gelu: model must be a torch\.nn\.Module, got \w"):
-        replace_gelu(model)
+    with pytest.raises(
+        TypeError, match=r"replace_activations: model must be a torch\.nn\.Module, got \w"
+    ):
+        replace_activations(model)
 
 
 def test_report(capsys):
     model = Sequential(Linear(2, 2), GELU("tanh"), ClippedGELU(), Mlp(F.gelu, bias=False))
-    replacement = replace_gelu(model, fuse_bias=True)
+    replacement = replace_activations(model, fuse_bias=True)
     assert capsys.readouterr().out == f"{replacement}\n"
     assert str(replacement).splitlines() == [
-        "replace_gelu: 3 changed, 1 left alone, 1 not fused",
+        "replace_activations: 3 changed, 1 left alone, 1 not fused",
         "  0: torch.nn.modules.linear.Linear -> gelu_kernels.nn.LinearGELU('tanh')",
         "  1: torch.nn.modules.activation.GELU('tanh') -> torch.nn.modules.linear.Identity",
         "  3.act: torch.nn.functional.gelu -> gelu_kernels.functional.gelu",
         f"  2: left alone: {ClippedGELU.__module__}.ClippedGELU is not known to be one of the "
-        "three gates",
+        "gates",
         "  3.act: not fused: the Linear before it has no bias",
     ]
+
+
+def test_replace_gelu_leaves_all_else():
+    model = Sequential(SiLU(), DerivedSiLU(), Gated(SiLU()), Gated(GELU()))
+    replacement = replace_gelu(model)
+    assert str(replacement).splitlines() == [
+        "replace_gelu: 1 changed, 0 left alone",
+        "  3.act: torch.nn.modules.activation.GELU('none') -> gelu_kernels.nn.GELU('none')",
+    ]
+    assert str(replace_gelu(SiLU())) == "replace_gelu: nothing to replace"
+    with pytest.raises(TypeError, match=r"replace_gelu: model must be a torch\.nn\.Module"):
+        replace_gelu(F.gelu)
+
+
+# Gated linear units
+
+
+class Gated(Module):
+    def __init__(self, activation=None):
+        super().__init__()
+        self.gate, self.up = Linear(6, 8), Linear(6, 8)
+        self.act = activation or SiLU()
+
+    def forward(self, x):
+        return self.act(self.gate(x)) * self.up(x)
+
+
+class UpFirst(Gated):
+    def forward(self, x):
+        return self.up(x) * self.act(self.gate(x))
+
+
+class ByName(Gated):
+    def forward(self, x):
+        if x is None:
+            return x
+        h = self.act(self.gate(x))
+        up = self.up(x)
+        return (h * up).clone()
+
+
+class Thrice(Gated):
+    def forward(self, x):
+        x = torch.cat([self.gate(x), self.up(x)], -1)
+        gate, up = x.chunk(2, dim=-1)
+        y = self.act(gate) * up * 2
+        return y + self.act(up) * self.act(gate)
+
+
+class ByMethod(Gated):
+    def forward(self, x):
+        return self.product(self.gate(x), self.up(x))
+
+    def product(self, x, up):
+        return self.act(x) * up
+
+
+GATED = [Gated, UpFirst, ByName, Thrice, ByMethod]
+
+
+class Broadcast(Gated):
+    def forward(self, x):
+        return self.act(self.gate(x)) * self.up(x)[..., :1]
+
+
+class Scaled(Gated):
+    def forward(self, x):
+        return 2.0 * self.act(self.gate(x)) + self.up(x)
+
+
+class Promoted(Gated):
+    def forward(self, x):
+        return self.act(self.gate(x).float()) * self.up(x)
+
+
+PRODUCTS = [*GATED, Broadcast, Scaled, Promoted]
+
+
+@pytest.mark.parametrize("cls", PRODUCTS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize(
+    "make", [SiLU, partial(GELU, "tanh"), lambda: F.silu], ids=["silu", "tanh", "function"]
+)
+def test_gated(cls, make, device):
+    activation = make()
+    is_module = isinstance(activation, Module)
+    model = cls(activation).to(device).double()
+    x = torch.randn(5, 7, 6, dtype=torch.float64, device=device)
+    expected = compute(model, x)
+    replacement = replace_activations(model, fuse_bias=True)
+    assert changes(replacement) == {"act": (type(activation), GLUGate if is_module else partial)}
+    assert error(compute(model, x), expected) < (1e-6 if cls is Promoted else 1e-12)
+    assert not replace_activations(model).changed
+    replacement.restore()
+    assert model.act is activation
+
+
+@pytest.mark.parametrize("cls", GATED, ids=lambda c: c.__name__)
+def test_gated_is_one_operator(cls):
+    model = cls().eval()
+    replace_activations(model)
+    with torch.no_grad(), Operators() as called:
+        model(torch.randn(3, 6))
+    ours = {name for name in called.names if name.startswith("gelu_kernels")}
+    assert ours == {"gelu_kernels::glu_forward"} | (
+        {"gelu_kernels::gate_forward"} if cls is Thrice else set()
+    )
+    assert not called.names & {"aten::silu", "aten::sigmoid"}
+
+
+@pytest.mark.parametrize("cls", PRODUCTS, ids=lambda c: c.__name__)
+def test_gated_compiles(cls):
+    model = cls().double()
+    x = torch.randn(3, 6, dtype=torch.float64)
+    expected = compute(model, x)
+    replace_activations(model)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    assert error(compute(compiled, x), expected) < (1e-6 if cls is Promoted else 1e-12)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_gated_exports(strict):
+    model = UpFirst().double()
+    x = torch.randn(3, 6, dtype=torch.float64)
+    expected = model(x)
+    replace_activations(model)
+    program = torch.export.export(model, (x,), strict=strict)
+    assert "glu" in str(program.graph)
+    assert error([program.module()(x)], [expected]) < 1e-12
+
+
+class Added(Gated):
+    def forward(self, x):
+        return self.act(self.gate(x)) * self.up(x) + self.act(x)
+
+
+class Read(Gated):
+    def forward(self, x):
+        h = self.act(self.gate(x))
+        return h * self.up(x) + h
+
+
+class Augmented(Gated):
+    def forward(self, x):
+        h = self.act(self.gate(x))
+        h *= self.up(x)
+        return h
+
+
+class Written(Gated):
+    def forward(self, x):
+        x = self.gate(x)
+        h = self.act(x)
+        x.mul_(2)
+        return h * x
+
+
+class WrittenIndex(Gated):
+    def forward(self, x):
+        x = self.gate(x)
+        h = self.act(x)
+        x[0] = 1
+        return h * x
+
+
+class WrittenAtOnce(Gated):
+    def forward(self, x):
+        x = self.gate(x)
+        return self.act(x) * x.add_(1)
+
+
+class Power(Gated):
+    def forward(self, x):
+        return self.act(self.gate(x)) ** 2 * self.up(x)
+
+
+class Passed(Gated):
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.act, self.gate(x)) * self.up(x)
+
+
+class Multiplied(Gated):
+    def forward(self, x):
+        return torch.mul(self.act(self.gate(x)), self.up(x))
+
+
+class Inherited(Gated):
+    def forward(self, x):
+        return super().forward(x) + self.act(x)
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [
+        Added,
+        Read,
+        Augmented,
+        Written,
+        WrittenIndex,
+        WrittenAtOnce,
+        Power,
+        Passed,
+        Multiplied,
+        Inherited,
+    ],
+    ids=lambda c: c.__name__,
+)
+def test_not_gated(cls):
+    assert "act" in factors(Gated) and "act" not in factors(cls)
+    model = cls()
+    assert changes(replace_activations(model)) == {"act": (SiLU, nn.SiLU)}
+
+
+def test_gated_with_own_forward():
+    model = Gated()
+    model.forward = lambda x: model.act(x)
+    assert changes(replace_activations(model)) == {"act": (SiLU, nn.SiLU)}
+
+
+def test_gated_keeps_hooks_and_training():
+    model = Gated().eval()
+    seen = []
+    model.register_forward_hook(lambda module, arguments, output: seen.append(output))
+    replacement = replace_activations(model)
+    y = model(torch.randn(2, 6))
+    assert seen[0] is y and not model.act.training
+    model.train()
+    replacement.restore()
+    assert model.act.training
+
+
+def test_shared_between_a_gate_and_another():
+    shared = SiLU()
+    model = Sequential(Gated(shared), Gated(shared), shared)
+    replace_activations(model)
+    assert model[0].act is model[1].act and type(model[0].act) is GLUGate
+    assert type(model[2]) is nn.SiLU
+
+
+def test_factor_is_no_tensor():
+    factor = Factor(torch.randn(3), "logistic")
+    for use in (torch.relu, lambda f: torch.ones(3) + f, lambda f: torch.stack([f])):
+        with pytest.raises(TypeError, match="Factor"):
+            use(factor)
 
 
 # Fusion
@@ -255,7 +524,7 @@ def test_fusion_keeps_parameters_and_state_dict():
     model = Sequential(Mlp(), Linear(6, 6), GELU("tanh"))
     parameters = dict(model.named_parameters())
     state = model.state_dict()
-    replacement = replace_gelu(model, fuse_bias=True)
+    replacement = replace_activations(model, fuse_bias=True)
     assert changes(replacement) == {
         "0.fc1": (Linear, nn.LinearGELU),
         "0.act": (GELU, Identity),
@@ -277,7 +546,7 @@ def test_fusion_saves_no_more_memory(dtype):
     for fuse_bias in (None, False, True):
         model = Mlp().to(dtype)
         if fuse_bias is not None:
-            replace_gelu(model, fuse_bias=fuse_bias)
+            replace_activations(model, fuse_bias=fuse_bias)
         with SavedBytes() as hooks:
             model(x)
         saved[fuse_bias] = hooks.total
@@ -288,7 +557,7 @@ def test_fusion_saves_no_more_memory(dtype):
 def test_parameters_set_after_fusion_survive_restore():
     model = Mlp()
     before = tree(model)
-    replacement = replace_gelu(model, fuse_bias=True)
+    replacement = replace_activations(model, fuse_bias=True)
     model.to(torch.float64)
     model.eval()
     state = {name: torch.ones_like(value) for name, value in model.state_dict().items()}
@@ -351,7 +620,7 @@ def test_not_fused(case):
     model = make()
     x = torch.randn(2, 4, 6)
     expected = model(x)
-    replacement = replace_gelu(model, fuse_bias=True)
+    replacement = replace_activations(model, fuse_bias=True)
     ((_, kinds),) = changes(replacement).items()
     assert kinds == (GELU, nn.GELU)
     (reason,) = reasons(replacement).values()
@@ -362,11 +631,13 @@ def test_not_fused(case):
 
 def test_fusing_after_replacing():
     model = Mlp()
-    first = replace_gelu(model)
-    second = replace_gelu(model, fuse_bias=True)
+    first = replace_activations(model)
+    second = replace_activations(model, fuse_bias=True)
     assert changes(second) == {"fc1": (Linear, nn.LinearGELU), "act": (nn.GELU, Identity)}
-    assert not replace_gelu(model, fuse_bias=True).changed
-    with pytest.raises(RuntimeError, match=r"replace_gelu: restore: act no longer holds gelu_ker"):
+    assert not replace_activations(model, fuse_bias=True).changed
+    with pytest.raises(
+        RuntimeError, match=r"replace_activations: restore: act no longer holds gelu_ker"
+    ):
         first.restore()
     assert type(model.fc1) is nn.LinearGELU
     second.restore()
@@ -378,7 +649,7 @@ def test_torchscript_is_left_alone():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         model = torch.jit.script(Sequential(Linear(6, 6), GELU()))
-    replacement = replace_gelu(model, fuse_bias=True)
+    replacement = replace_activations(model, fuse_bias=True)
     assert not replacement.changed and "RecursiveScriptModule" in reasons(replacement)["1"]
 
 
@@ -489,7 +760,7 @@ def test_source_that_cannot_be_read():
 def test_restore(fuse_bias):
     model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh"), Linear(6, 6), GELU())
     before, representation = tree(model), repr(model)
-    with replace_gelu(model, fuse_bias=fuse_bias) as replacement:
+    with replace_activations(model, fuse_bias=fuse_bias) as replacement:
         assert tree(model) != before
     assert tree(model) == before and repr(model) == representation
     assert not replacement.changed
@@ -500,7 +771,7 @@ def test_restore(fuse_bias):
 @pytest.mark.parametrize("fuse_bias", [False, True])
 def test_copies(fuse_bias):
     model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh"))
-    replacement = replace_gelu(model, fuse_bias=fuse_bias)
+    replacement = replace_activations(model, fuse_bias=fuse_bias)
     x = torch.randn(3, 6)
     expected = model(x)
     file = io.BytesIO()
@@ -530,7 +801,7 @@ def test_compile(fuse_bias):
     x = torch.randn(3, 6, dtype=torch.float64)
     expected = compute(compiled, x)
     for target in (model, compiled):  # either is the model
-        replacement = replace_gelu(target, fuse_bias=fuse_bias)
+        replacement = replace_activations(target, fuse_bias=fuse_bias)
         graphs.clear()
         assert error(compute(compiled, x), expected) < 1e-12
         assert target is compiled or [code.count("_nn.gelu") for code in graphs] == [0]
@@ -541,7 +812,7 @@ def test_optimizer_made_before():
     models = [Mlp().double() for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
     optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
-    replace_gelu(models[1], fuse_bias=True)
+    replace_activations(models[1], fuse_bias=True)
     x = torch.randn(9, 6, dtype=torch.float64)
     for _ in range(3):
         for model, optimizer in zip(models, optimizers, strict=True):
@@ -556,7 +827,7 @@ def test_autocast():
     model = Mlp()
     x = torch.randn(9, 6)
     expected = model(x)
-    replace_gelu(model, fuse_bias=True)
+    replace_activations(model, fuse_bias=True)
     with torch.autocast("cpu", torch.bfloat16):
         y: Tensor = model(x)
     assert y.dtype == torch.bfloat16 and error([y.float()], [expected]) < 2**-6
