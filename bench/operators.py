@@ -32,7 +32,8 @@ def is_measured(op: str, gate: str) -> bool:
 def our_forward(op: str, gate: str) -> Function:
     """By the quickest route that can name the gate."""
     operator = OPERATORS[op]
-    return operator.function_of(gate) or partial(operator.overload, gate=gate)
+    function = operator.function_of(gate)
+    return function or operator.of_operands(operator.overload, gate=gate)
 
 
 def our_backward(op: str, gate: str) -> Backward | None:
@@ -44,7 +45,8 @@ def our_backward(op: str, gate: str) -> Backward | None:
 
     def call(dy: Tensor, *operands: Tensor) -> Call:
         tensors = {"dy": dy, **dict(zip(operator.operands, operands, strict=True))}
-        return partial(backward.overload, *map(tensors.get, backward.inputs), gate)
+        inputs = map(tensors.get, backward.inputs)
+        return partial(backward.overload, *inputs, gate, **operator.numbers)
 
     return call
 

@@ -24,9 +24,12 @@ from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, Case, has_gate
 from machine_code.machines import LANES, MACHINES, Machine, Prediction
 from machine_code.vector_kernels import busiest, vector_kernels
 
-# A record's operator and pass: the core operator, and whether it has a bias.
+# A record's operator and pass: the core operator, and whether it has a bias or weights.
 MEASURED = {
-    (op.label, direction): (core(getattr(op, direction)), "bias" in op.operands)
+    (op.label, direction): (
+        core(getattr(op, direction)),
+        not {"bias", "weight"}.isdisjoint(op.operands),
+    )
     for op, direction in product(PUBLIC, ("forward", "backward"))
     if not op.halves
 }

@@ -52,7 +52,7 @@ class Workload:
         if label == "both":
             return self.bytes_moved("forward") + self.bytes_moved("backward")
         op = self.operator
-        without = () if "bias" in op.operands else ("bias",)
+        without = tuple(name for name in ("bias", "weight") if name not in op.operands)
         itemsize = DTYPES[self.dtype].itemsize
         return core(getattr(op, label)).bytes_moved(self.shape, itemsize, without)
 

@@ -5,7 +5,7 @@ A schema, in csrc/ops, has an operator's name, arguments, results and tags. A ro
 schema cannot say.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from functools import partial
@@ -28,6 +28,7 @@ class Extent(Enum):
     ELEMENTS = "as y"
     HALVES = "x and up side by side: the last dimension is twice that of y"
     COLUMNS = "a number for each element of the last dimension of y"
+    ROWS = "a number for each row of y, which its last dimension is"
     BITS = "a bit for each element of y, eight in a byte"
     SCALAR = "one number"
 
@@ -39,6 +40,8 @@ class Extent(Enum):
                 return (*y[:-1], 2 * y[-1])
             case Extent.COLUMNS:
                 return y[-1:]
+            case Extent.ROWS:
+                return y[:-1]
             case Extent.BITS:
                 return (-(-prod(y) // 8),)
         return ()
@@ -54,6 +57,8 @@ class Extent(Enum):
 EXTENTS = {
     "bias": Extent.COLUMNS,
     "dbias": Extent.COLUMNS,
+    "weight": Extent.ROWS,
+    "dweight": Extent.ROWS,
     "mask": Extent.BITS,
     "seed": Extent.SCALAR,
 }
@@ -89,10 +94,16 @@ class CoreOperator(Operator):
     """A pure function with a kernel for each device."""
 
     linear_in: tuple[str, ...] = ()  # arguments in each of which, the others fixed, it is linear
+    linear_without_numbers: tuple[str, ...] = ()  # likewise, in a call without limit and up_offset
     # The largest error of a result in units of its last place, for float32 and float64 and for 16
     # bits; 0 where nothing is rounded. Of a product or a sum with the bias, see the functions.
     ulp: float = 4
     ulp_of_16_bits: float = 0.5
+
+    def linear(self, arguments: Mapping[str, object]) -> tuple[str, ...]:
+        """The arguments in which a call is linear."""
+        has_numbers = arguments.get("limit") is not None or arguments.get("up_offset", 0) != 0
+        return self.linear_in + (() if has_numbers else self.linear_without_numbers)
 
     def tolerance(self, dtype: torch.dtype) -> float:
         return self.ulp_of_16_bits if dtype.itemsize == 2 else self.ulp
@@ -110,16 +121,39 @@ CORE = (
     CoreOperator(
         "gate_double_backward", "gate", linear_in=("ddx", "dy"), ulp=8, ulp_of_16_bits=0.51
     ),
-    CoreOperator("glu_forward", "glu", linear_in=("up",), ulp=4.5, ulp_of_16_bits=0.6),
-    CoreOperator("glu_backward", "glu", linear_in=("dy",), ulp=5, ulp_of_16_bits=0.6),
-    CoreOperator("glu_halves_forward", "glu", halves=("x",), ulp=4.5, ulp_of_16_bits=0.6),
+    CoreOperator(
+        "glu_forward",
+        "glu",
+        linear_in=("weight",),
+        linear_without_numbers=("up",),
+        ulp=4.5,
+        ulp_of_16_bits=0.6,
+    ),
+    CoreOperator("glu_backward", "glu", linear_in=("dy", "weight"), ulp=5, ulp_of_16_bits=0.6),
+    CoreOperator("glu_backward_weight", "glu", linear_in=("dy",), ulp=6, ulp_of_16_bits=0.65),
+    CoreOperator(
+        "glu_halves_forward",
+        "glu",
+        halves=("x",),
+        linear_in=("weight",),
+        ulp=4.5,
+        ulp_of_16_bits=0.6,
+    ),
     CoreOperator(
         "glu_halves_backward",
         "glu",
         halves=("x", "dx"),
-        linear_in=("dy",),
+        linear_in=("dy", "weight"),
         ulp=5,
         ulp_of_16_bits=0.6,
+    ),
+    CoreOperator(
+        "glu_halves_backward_weight",
+        "glu",
+        halves=("x", "dx"),
+        linear_in=("dy",),
+        ulp=6,
+        ulp_of_16_bits=0.65,
     ),
     CoreOperator("soi_forward", "soi", ulp=0, ulp_of_16_bits=0),
     CoreOperator("soi_backward", "soi", linear_in=("dy",), ulp=0, ulp_of_16_bits=0),
@@ -137,6 +171,7 @@ class PublicOperator(Operator):
     operands: tuple[str, ...]  # the tensors that this form takes
     formula: str  # of a gate g and of the operands
     _: KW_ONLY
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)  # that it takes too
     # In gelu_kernels.functional and in gelu_kernels.nn: a name, and the gate if it is of one alone.
     functions: dict[str, str | None] = field(default_factory=dict, hash=False)
     modules: dict[str, str | None] = field(default_factory=dict, hash=False)
@@ -149,8 +184,8 @@ class PublicOperator(Operator):
     @property
     def backward(self) -> str:
         """The core operator of a backward pass to every operand."""
-        bias = "_bias" if "bias" in self.operands else ""
-        return self.forward.removesuffix("forward") + "backward" + bias
+        summed = [f"_{name}" for name in ("bias", "weight") if name in self.operands]
+        return "".join([self.forward.removesuffix("forward"), "backward", *summed])
 
     @property
     def is_random(self) -> bool:
@@ -163,30 +198,50 @@ class PublicOperator(Operator):
         names = [a.name for a in self.overload._schema.arguments]
         return "approximate" if "approximate" in names else "gate"
 
-    def function_of(self, gate: str) -> Callable[..., Tensor] | None:
+    def of_operands(self, function: Callable[..., Tensor], **options: object) -> partial[Tensor]:
+        """A function of the operands in their order, some of which are keywords of `function`."""
+        keywords = [a.name for a in self.overload._schema.arguments if a.kwarg_only]
+        named = tuple(name for name in self.operands if name in keywords)
+        count = len(self.operands) - len(named)
+
+        def of_operands(*operands: Tensor, **options: object) -> Tensor:
+            others = dict(zip(named, operands[count:], strict=True))
+            return function(*operands[:count], **others, **options)
+
+        return partial(of_operands if named else function, **self.numbers, **options)
+
+    def function_of(self, gate: str) -> partial[Tensor] | None:
         """The function of the operands that computes the gate, if one does."""
         for name, only in self.functions.items():
             function = getattr(functional, name)
             if only == gate:
-                return function
+                return self.of_operands(function)
             if only is None and "gate" in signature(function).parameters:
-                return partial(function, gate=gate)
+                return self.of_operands(function, gate=gate)
             if only is None and APPROXIMATE[gate]:
-                return partial(function, approximate=APPROXIMATE[gate])
+                return self.of_operands(function, approximate=APPROXIMATE[gate])
         return None
 
     def formula_of(self, gate: Gate) -> Callable[..., Tensor]:
         """A function of the operands in plain PyTorch, as short as one writes it: it is timed."""
 
-        def product(x: Tensor, up: Tensor) -> Tensor:
-            return gate(x) * up
+        def product(x: Tensor, up: Tensor, weight: Tensor | None = None) -> Tensor:
+            if limit := self.numbers.get("limit"):
+                x, up = x.clamp(max=limit), up.clamp(-limit, limit)
+            if up_offset := self.numbers.get("up_offset"):
+                up = up + up_offset
+            y = gate(x) * up
+            return y if weight is None else y * weight.unsqueeze(-1)
 
         if self.halves:
-            return lambda x: product(*x.chunk(2, -1))
+            return lambda x, *weight: product(*x.chunk(2, -1), *weight)
         if "up" in self.operands:
             return product
         return (lambda x, bias: gate(x + bias)) if "bias" in self.operands else gate
 
+
+# Of the form that has all of a GLU's options. Some of the tests' numbers are beyond the limit.
+NUMBERS = {"limit": 1.5, "up_offset": 1.0}
 
 PUBLIC = (
     PublicOperator(
@@ -225,7 +280,7 @@ PUBLIC = (
         "geglu",
         ("x", "up"),
         "g(x) up",
-        functions={"swiglu": "logistic", "geglu": None},
+        functions={"swiglu": "logistic", "geglu": None, "glu": None},
     ),
     PublicOperator(
         "fused_glu",
@@ -234,8 +289,27 @@ PUBLIC = (
         ("x",),
         "g(x) up, the halves of one tensor",
         halves=("x",),
-        functions={"swiglu": "logistic", "geglu": None},
+        functions={"swiglu": "logistic", "geglu": None, "glu": None},
         modules={"SwiGLU": "logistic", "GEGLU": None},
+    ),
+    PublicOperator(
+        "fused_glu",
+        "glu",
+        "glu",
+        ("x", "up", "weight"),
+        "g(min(x, limit)) (clamp(up, -limit, limit) + up_offset) weight",
+        numbers=NUMBERS,
+        functions={"glu": None},
+    ),
+    PublicOperator(
+        "fused_glu",
+        "glu",
+        "glu_halves",
+        ("x", "weight"),
+        "the same, of the halves of one tensor",
+        halves=("x",),
+        numbers=NUMBERS,
+        functions={"glu": None},
     ),
     PublicOperator(
         "soi_map",

@@ -1,8 +1,9 @@
 """How operators run on DTensors: each rank on its own part, where that is possible.
 
-They work on each element alone, but for the bias, which lies along the last dimension, and its
-gradient, which sums over the other dimensions. Some are linear in an argument: a sum that is
-pending there, Partial, may stay pending in the result.
+They work on each element alone, but for a vector: a bias lies along the last dimension, and its
+gradient sums over the other ones; a weight lies along those, and its gradient sums over the last
+one. Some are linear in an argument: a sum that is pending there, Partial, may stay pending in the
+result.
 """
 
 from functools import partial
@@ -14,6 +15,8 @@ from torch.distributed.tensor.placement_types import Placement
 
 from gelu_kernels.operators import CORE, CoreOperator, Extent
 
+VECTORS = Extent.COLUMNS, Extent.ROWS
+
 # The placements of the results and of the arguments, None where one is not a tensor.
 Sharding = tuple[list[Placement], list[Placement | None]]
 
@@ -21,39 +24,47 @@ Sharding = tuple[list[Placement], list[Placement | None]]
 def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     """What one dimension of a mesh may do."""
     names = [argument.name for argument in op.overload._schema.arguments]
-    arguments = dict(zip(names, args, strict=True))
+    arguments = dict(zip(names, args, strict=False))  # the last ones may have their defaults
     tensors = {name: arg for name, arg in arguments.items() if hasattr(arg, "placements")}
-    along_rows = [name for name, e in op.inputs.items() if e is Extent.COLUMNS]
-    is_sum = [e is Extent.COLUMNS for e in op.outputs.values()]
+    extents = list(op.outputs.values())
+    is_sum = any(extent in VECTORS for extent in extents)
 
     def sharding(
-        result: Placement, column_sum: Placement, others: Placement, **named: Placement
+        results: list[Placement], others: Placement, named: dict[str, Placement]
     ) -> Sharding:
         """The arguments that are `named`, and all others."""
         return (
-            [column_sum if sums else result for sums in is_sum],
+            results,
             [named.get(name, others) if name in tensors else None for name in arguments],
         )
 
-    # A cut that no argument has is not offered: torch would prefer it to reducing x.
     last = arguments["x"].ndim - 1
+
+    def cut(extent: Extent, dim: int) -> Placement | None:
+        """Where the matrices are cut along a dimension, which a vector may not have."""
+        if extent is Extent.COLUMNS:
+            return Shard(0) if dim == last else None
+        return Shard(dim) if extent is not Extent.ROWS or dim != last else None
+
+    # A cut that no argument has is not offered: torch would prefer it to reducing x.
     cuts = {
-        last if name in along_rows else p.dim
+        last if op.inputs[name] is Extent.COLUMNS else p.dim
         for name, tensor in tensors.items()
         for p in tensor.placements
         if p.is_shard()
     }
-    shardings = [sharding(Replicate(), Replicate(), Replicate())]
+    shardings = [sharding([Replicate() for _ in extents], Replicate(), {})]
     # A cut of the last dimension would not cut both halves.
     for dim in sorted(cuts - {last} if op.halves else cuts):
-        biases = dict.fromkeys(along_rows, Shard(0) if dim == last else Replicate())
-        column_sum = Shard(0) if dim == last else Partial()
-        shardings.append(sharding(Shard(dim), column_sum, Shard(dim), **biases))
-    # A mean may not stay pending beside the sums of columns on another dimension.
-    for reduction in ["sum"] if any(is_sum) else ["sum", "avg"]:
+        results = [cut(extent, dim) or Partial() for extent in extents]
+        vectors = {name: e for name, e in op.inputs.items() if e in VECTORS}
+        named = {name: cut(extent, dim) or Replicate() for name, extent in vectors.items()}
+        shardings.append(sharding(results, Shard(dim), named))
+    # A mean may not stay pending beside sums on another dimension.
+    for reduction in ["sum"] if is_sum else ["sum", "avg"]:
         pending = Partial(reduction)
-        for name in op.linear_in:
-            shardings.append(sharding(pending, pending, Replicate(), **{name: pending}))
+        for name in op.linear(arguments):
+            shardings.append(sharding([pending for _ in extents], Replicate(), {name: pending}))
     return shardings
 
 

@@ -17,7 +17,7 @@ def read() -> dict[Case, dict[str, float]]:
     """By architecture."""
     with FILE.open() as file:
         return {
-            Case(op, gate, dtype, biased == "biased", backend): dict(
+            Case(op, gate, dtype, bool(biased), backend): dict(
                 zip(ARCHITECTURES, map(float, slots), strict=True)
             )
             for op, gate, dtype, biased, backend, *slots in list(csv.reader(file))[1:]

@@ -23,7 +23,7 @@ class Case(NamedTuple):
     op: str
     gate: str
     dtype: str
-    biased: bool
+    biased: bool  # or weighted: with its vector
     backend: str
 
     @property
@@ -37,7 +37,8 @@ class Case(NamedTuple):
     @property
     def columns(self) -> list[str]:
         """Of a table."""
-        return [self.op, self.gate, self.dtype, "biased" if self.biased else "", self.backend]
+        vector = ("weighted" if self.has_weights else "biased") if self.biased else ""
+        return [self.op, self.gate, self.dtype, vector, self.backend]
 
     @property
     def name(self) -> str:
@@ -58,13 +59,19 @@ class Case(NamedTuple):
         return "mask" in {**self.operator.inputs, **self.operator.outputs}
 
     @property
-    def sums_columns(self) -> bool:
-        return "dbias" in self.operator.outputs
+    def has_weights(self) -> bool:
+        return self.biased and "weight" in self.operator.inputs
+
+    @property
+    def has_sums(self) -> bool:
+        return not {"dbias", "dweight"}.isdisjoint(self.operator.outputs)
 
     @property
     def moved(self) -> float:
-        """Bytes that an element passes through memory; a bias is read once for many rows."""
-        return self.operator.bytes_moved((8,), self.itemsize, without=("bias", "dbias")) / 8
+        """Bytes that an element passes through memory; a bias is read once for many rows, a weight
+        once for many columns."""
+        vectors = "bias", "dbias", "weight", "dweight"
+        return self.operator.bytes_moved((8,), self.itemsize, without=vectors) / 8
 
 
 def has_gate(op: CoreOperator) -> bool:
@@ -72,9 +79,11 @@ def has_gate(op: CoreOperator) -> bool:
 
 
 def biases(op: CoreOperator) -> list[bool]:
-    if "dbias" in op.outputs:
+    """CUDA's kernel that sums the gradient of the weights serves without it too."""
+    if "dbias" in op.outputs or "dweight" in op.outputs:
         return [True]
-    return [False, True] if "bias" in op.inputs else [False]
+    has_own = "bias" in op.inputs or op.name == "glu_forward"
+    return [False, True] if has_own else [False]
 
 
 CASES = [

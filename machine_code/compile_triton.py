@@ -38,8 +38,8 @@ def arguments(case: Case, first: int = 0) -> list[object]:
         return t.chunk(2, -1)[0] if has_gaps else t
 
     tensors = {name: tensor(extent) for name, extent in case.operator.inputs.items()}
-    if not case.biased and "bias" in tensors:
-        tensors["bias"] = None
+    if not case.biased:
+        tensors |= {name: None for name in ("bias", "weight") if name in tensors}
     return [*tensors.values(), *filter(None, [case.gate])]
 
 

@@ -21,7 +21,7 @@ class VectorKernel:
     def path(self) -> Code:
         """The instructions from the entry to the exit, or once round the loop."""
         flow = ControlFlow(self.kernel.instructions)
-        return flow.vector_loop() if self.case.sums_columns else flow.vector_path()
+        return flow.vector_loop() if self.case.has_sums else flow.vector_path()
 
     @property
     def loads(self) -> int:
@@ -38,12 +38,16 @@ class VectorKernel:
 
     @property
     def narrow_accesses(self) -> int:
-        """But for the seed of a mask, and a byte of the mask for each vector at the most."""
+        """But for the seed of a mask, and a byte of the mask or a weight for each vector at the
+        most."""
         opcodes = (instruction.opcode for instruction in narrow_accesses(self.path))
         accesses = Counter(opcode.replace(".S8", ".U8") for opcode in opcodes)
         needed = {"soi_forward": {"LDG.E.64": 1, "STG.E.U8": self.stores}}
         if self.case.has_mask:
             accesses -= Counter(needed.get(self.case.op, {"LDG.E.U8": self.stores}))
+        if self.case.has_weights:
+            weights = sum(n for opcode, n in accesses.items() if opcode.startswith("LDG"))
+            return accesses.total() - min(weights, self.stores)
         return accesses.total()
 
     @property
@@ -106,6 +110,9 @@ def cuda_case(name: str) -> Case | None:
 
     if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", name):
         return case(FUNCTIONS[m[2]], m[3], m[4], bool(m[1]))
+    if m := re.match(r"glu_rows<GluRows(\w+)<(\w+), \w+>, (\w+), Consecutive<", name):
+        op = {"Forward": "glu_forward", "Backward": "glu_backward_weight"}[m[1]]
+        return case(op, m[2], m[3], True)
     if m := re.match(r"sum_columns<(\w+), (\w+), Consecutive<", name):
         return case(
             "soi_backward_bias" if m[1] == "Mask" else "gate_backward_bias", *m.groups(), True

@@ -93,6 +93,19 @@ def no_columns(of: str) -> list[Bad]:
     ]
 
 
+def no_rows(of: str) -> list[Bad]:
+    shape = r"must have a number for each row of x, \[3\], got"
+    return [
+        Bad("too short", lambda t: t[:-1], ValueError, rf"{shape} \[2\]"),
+        Bad("too long", lambda t: torch.cat([t, t]), ValueError, rf"{shape} \[6\]"),
+        Bad("one for all", lambda t: t[:1], ValueError, rf"{shape} \[1\]"),
+        Bad("a column", lambda t: t[:, None], ValueError, rf"{shape} \[3, 1\]"),
+        Bad("sparse", Tensor.to_sparse, TypeError, "must have the layout of x", **DISPATCHED),
+        *of_other_dtypes(of),
+        elsewhere(of),
+    ]
+
+
 def no_bits(of: str) -> list[Bad]:
     vector = f"must be a vector of a bit for each element of {of}, 2 bytes, got shape"
     return [
@@ -126,14 +139,20 @@ SHAPE = (3, 4)  # of the good ones' result
 
 def bad_inputs(call: Call) -> Iterator[tuple[str, Bad]]:
     """The names of arguments, with what each may not be."""
-    kinds = {Extent.COLUMNS: no_columns, Extent.BITS: no_bits, Extent.SCALAR: no_scalar}
+    kinds = {
+        Extent.COLUMNS: no_columns,
+        Extent.ROWS: no_rows,
+        Extent.BITS: no_bits,
+        Extent.SCALAR: no_scalar,
+    }
     leading = call.leading
     extents = {*call.tensors.values(), *call.op.outputs.values()}
+    needs_last = extents & {Extent.HALVES, Extent.COLUMNS, Extent.ROWS}
     for name, extent in call.tensors.items():
         if name == leading:
             found = UNSUITED
             found = found + (OF_HALVES if extent is Extent.HALVES else [])
-            found = found + (NEEDS_LAST if extents & {Extent.HALVES, Extent.COLUMNS} else [])
+            found = found + (NEEDS_LAST if needs_last else [])
         elif extent in kinds:
             found = kinds[extent](leading)
         else:

@@ -76,7 +76,7 @@ def large_tensors(call: Call, dtype: torch.dtype, left: int = 3) -> list[Tensor]
     n = 2**21 // dtype.itemsize
     shape = (n + left * 512 // dtype.itemsize + 1,)
     extents = [*call.tensors.values(), *call.op.outputs.values()]
-    if Extent.COLUMNS in extents or call.op.halves:
+    if {Extent.COLUMNS, Extent.ROWS} & {*extents} or call.op.halves:
         shape = (4 * (n // 1032 // 4 + 1) + left, 1032)
     return call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
 

@@ -93,6 +93,11 @@ class Call:
                 return row
         return None
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The arguments that are numbers, by name."""
+        return dict(self.formula.numbers) if self.formula else {}
+
     def __call__(self, *tensors: Tensor, gate: str = GATES[0]) -> Results:
         return as_tuple(self.function(gate)(*tensors))
 
@@ -106,7 +111,8 @@ class Call:
         if gate in GATES:
             return self.op.function_of(gate) or self.operator(gate)
         function = self.op.function_of(GATES[0])
-        return partial(function.func, **dict.fromkeys(function.keywords, gate))
+        selectors = {"gate", "approximate"} & {*function.keywords}
+        return partial(function, **dict.fromkeys(selectors, gate))
 
     def operator(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
         """Of the tensors, by torch.ops."""
@@ -115,21 +121,27 @@ class Call:
         arguments, keywords = self.arguments(*marks, gate=gate)
         # A tensor's place, or else a constant, as a compiler can follow it.
         template = [(marks.index(a), None) if a in marks else (None, a) for a in arguments]
+        named = {name: marks.index(k) for name, k in keywords.items() if k in marks}
+        options = {name: k for name, k in keywords.items() if name not in named}
         return lambda *tensors: op(
-            *[constant if i is None else tensors[i] for i, constant in template], **keywords
+            *[constant if i is None else tensors[i] for i, constant in template],
+            **{name: tensors[i] for name, i in named.items()},
+            **options,
         )
 
-    def arguments(self, *tensors: object, gate: str = GATES[0]) -> tuple[tuple, dict[str, str]]:
+    def arguments(self, *tensors: object, gate: str = GATES[0]) -> tuple[tuple, dict[str, object]]:
         """The arguments of the schema."""
         keyword = getattr(self.op, "selector", "gate")
-        chosen = self.selected(keyword, gate) if self.takes_gate else {}
-        given = dict(zip(self.tensors, tensors, strict=True))
+        given = dict(zip(self.tensors, tensors, strict=True)) | self.numbers
+        given |= self.selected(keyword, gate) if self.takes_gate else {}
+        arguments = self.op.overload._schema.arguments
         positional = [
-            chosen.pop(a.name) if a.name in chosen else given.get(a.name)
-            for a in self.op.overload._schema.arguments
+            given.get(a.name)
+            for a in arguments
             if not a.kwarg_only and (not a.has_default_value() or a.name in given)
         ]
-        return tuple(positional), chosen
+        named = {a.name: given[a.name] for a in arguments if a.kwarg_only and a.name in given}
+        return tuple(positional), named
 
     @staticmethod
     def selected(keyword: str, gate: str) -> dict[str, str]:
@@ -148,7 +160,7 @@ class Call:
             return torch.full((), SEED, device=make(1).device)
         if extent is Extent.BITS:
             return torch.randint(256, shape, dtype=torch.uint8, device=make(1).device)
-        return make(*shape)
+        return make(*shape) if shape else make(1)[0]
 
     def sample(self, y: Shape, make: Make = normal, gate: str = GATES[0]) -> "Sample":
         return Sample(self, gate, self.inputs(y, make))

@@ -117,11 +117,12 @@ Choice = dict[str, list[Placement]]
 
 def choices(call: Call, mesh: DeviceMesh, of_x: list[Placement]) -> Iterator[Choice]:
     """Placements of the tensors, and of dy, beside one of x: alike, pending, or cut elsewhere."""
-    columns = {S2: S0}
+    columns, rows = {S2: S0}, {S2: R}
     for others in (of_x, [P] * mesh.ndim, [S1] * mesh.ndim):
         choice = dict.fromkeys(("x", "dy", *call.tensors), others)
         of_bias = [columns.get(p, P if p == P else R) for p in others]
-        yield choice | {"x": of_x} | ({"bias": of_bias} if "bias" in call.tensors else {})
+        vectors = {"bias": of_bias, "weight": [rows.get(p, p) for p in others]}
+        yield choice | {"x": of_x} | {n: vectors[n] for n in vectors if n in call.tensors}
     if "bias" in call.tensors:
         yield dict.fromkeys(("x", "dy", *call.tensors), of_x) | {"bias": [S0] * mesh.ndim}
 

@@ -89,7 +89,8 @@ def arrangements(call: Call, layout: Layout, shape: Shape, make: Make) -> Iterat
 
     def arranged(chosen: set[str]) -> list[Tensor]:
         def placed(name: str) -> Make:
-            return (lambda *s: layout(make, s)) if name in chosen and name != "seed" else make
+            placed = name in chosen and name != "seed"
+            return (lambda *s: layout(make, s)) if placed else make
 
         return [call.input(extent, shape, placed(name)) for name, extent in extents.items()]
 

@@ -34,9 +34,9 @@ def run(*arguments: str) -> Result:
 
 
 def test_bytes_moved() -> None:
-    """By hand, for 512 rows of 512 bfloat16: 512 KiB each, a bias of 1 KiB, a mask of 32 KiB. The
-    halves of geglu_halves are two of these."""
-    n, bias, mask = 2**19, 2**10, 2**15
+    """By hand, for 512 rows of 512 bfloat16: 512 KiB each, a bias of 1 KiB, as many weights, a mask
+    of 32 KiB. The halves of geglu_halves are two of these."""
+    n, bias, weight, mask = 2**19, 2**10, 2**10, 2**15
     expected = {
         "gelu": (2 * n, 3 * n),
         "gate": (2 * n, 3 * n),
@@ -44,6 +44,8 @@ def test_bytes_moved() -> None:
         "bias_gate": (2 * n + bias, 3 * n + 2 * bias),
         "geglu": (3 * n, 5 * n),
         "geglu_halves": (3 * n, 5 * n),
+        "glu": (3 * n + weight, 5 * n + 2 * weight),
+        "glu_halves": (3 * n + weight, 5 * n + 2 * weight),
         "soi_map": (2 * n + mask, 2 * n + mask),
         "bias_soi_map": (2 * n + bias + mask, 2 * n + bias + mask),
     }

@@ -21,7 +21,7 @@ FORWARD, BACKWARD = core("glu_forward"), core("glu_backward")
 
 
 def run(dy: Tensor, x: Tensor, up: Tensor, gate: str) -> list[Tensor]:
-    return [ops.glu_forward(x, up, gate), *ops.glu_backward(dy, x, up, gate)]
+    return [ops.glu_forward(x, up, None, gate), *ops.glu_backward(dy, x, up, None, gate)]
 
 
 def assert_accurate(result: Tensor, factor: np.ndarray, of_gate: np.ndarray, bounds) -> None:
@@ -115,3 +115,125 @@ def test_one_gradient_alone(wanted: int, create_graph: bool, device: str) -> Non
         (expected,) = torch.autograd.grad(y, doubles[wanted], dy.double())
         tolerance = {"rtol": 5 * torch.finfo(dtype).eps, "atol": torch.finfo(dtype).eps / 4}
         torch.testing.assert_close(found.double(), expected, **tolerance)
+
+
+# Clamped and weighted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+def test_accuracy_with_options(gate: str, dtype: torch.dtype, device: str) -> None:
+    """The sum with the offset and the product with the weight round once more."""
+    limit, offset = 7.0, 1.0
+    x = oracle.every_16_bit_input(dtype) if dtype in HALF else (3 * normal(60_000)).to(dtype)
+    x = x[x.isfinite()][: 60 * 1000].view(60, -1)
+    least = x.double().numpy().clip(max=limit).flatten()
+    value, derivative = (
+        oracle.reference(gate, order, least).reshape(x.shape) for order in (VALUE, DERIVATIVE)
+    )
+    derivative = np.where(x.double().numpy() > limit, 0, derivative)
+    dy, up = (3 * normal(*x.shape).to(dtype) for _ in range(2))
+    weight = normal(60).to(dtype)
+    d, w = dy.double().numpy(), weight.double().numpy()[:, None]
+    u = up.double().numpy().clip(-limit, limit) + offset
+    passes = up.double().abs().numpy() <= limit
+
+    on_device = [t.to(device) for t in (dy, x, up, weight)]
+    options = gate, limit, offset
+    y = ops.glu_forward(*on_device[1:], *options).cpu()
+    dx, dup, dweight = (t.cpu() for t in ops.glu_backward_weight(*on_device, *options))
+    bounds = core("glu_backward_weight")
+    for result, factor, of_gate, kept in (
+        (y, u * w, value, True),
+        (dx, d * w * u, derivative, x.double().numpy() <= limit),
+        (dup, d * w, value, passes),
+    ):
+        assert not result[~torch.from_numpy(np.broadcast_to(kept, x.shape).copy())].any()
+        assert_accurate(result, factor, np.where(kept, of_gate, 0), bounds)
+    terms = d * u * value
+    # What the gate, the two products and a sum of 1000 numbers in 256 lanes may be off by.
+    of_gate = (0.1 if dtype in HALF else 4) * oracle.ulp(value, dtype) * np.abs(d * u)
+    bound = (of_gate + 14 * 2.0**-24 * np.abs(terms)).sum(1)
+    units = oracle.ulp(terms.sum(1), dtype)
+    assert (np.abs(dweight.double().numpy() - terms.sum(1)) <= bound + units / 2).all()
+
+
+@pytest.mark.parametrize("halves", [False, True], ids=["two", "halves"])
+@pytest.mark.parametrize("options", ["limit", "up_offset", "weight", "limit weight"])
+def test_each_option_alone(options: str, halves: bool, device: str) -> None:
+    x, up, weight, dy = (normal(*s, device=device) for s in ((5, 300), (5, 300), (5,), (5, 300)))
+    numbers = {"limit": 0.9} if "limit" in options else {}
+    numbers |= {"up_offset": -0.7} if "up_offset" in options else {}
+    leaves = [t.requires_grad_() for t in (x, up, weight)[: 3 if "weight" in options else 2]]
+
+    def expected(x: Tensor, up: Tensor, weight: Tensor | None = None) -> Tensor:
+        if "limit" in options:
+            x, up = x.clamp(max=0.9), up.clamp(-0.9, 0.9)
+        y = reference.logistic_1702(x) * (up + numbers.get("up_offset", 0))
+        return y if weight is None else y * weight[:, None]
+
+    def ours(x: Tensor, up: Tensor, weight: Tensor | None = None) -> Tensor:
+        given = (torch.cat([x, up], -1),) if halves else (x, up)
+        return functional.glu(*given, gate="logistic_1702", weight=weight, **numbers)
+
+    results = [[f(*leaves), *torch.autograd.grad(f(*leaves), leaves, dy)] for f in (ours, expected)]
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gradients_at_the_limit(dtype: torch.dtype, device: str) -> None:
+    """They pass at the limit and stop beyond it, as torch.clamp's; NaN stays."""
+    limit = 2.0
+    beyond = math.nextafter(limit, 3) if dtype == torch.float64 else limit * (1 + 2**-7)
+    near = [1.0, limit, beyond, math.inf, -1.0, -limit, -beyond, -math.inf, math.nan]
+    numbers = torch.tensor(near, dtype=dtype, device=device)
+    x, up = (t.flatten().requires_grad_() for t in torch.meshgrid(numbers, numbers, indexing="ij"))
+    y = functional.glu(x, up, gate="normal", limit=limit, up_offset=0.5)
+    y.sum().backward()
+    leaves = [t.detach().double().requires_grad_() for t in (x, up)]
+    expected = reference.normal(leaves[0].clamp(max=limit)) * (leaves[1].clamp(-limit, limit) + 0.5)
+    expected.sum().backward()
+    tolerance = {"rtol": 2 * torch.finfo(dtype).eps, "atol": 1e-7}
+    is_number = ~(x.isnan() | up.isnan())
+    torch.testing.assert_close(y.double(), expected, equal_nan=True, **tolerance)
+    for t, leaf in zip((x, up), leaves, strict=True):
+        torch.testing.assert_close(t.grad[is_number].double(), leaf.grad[is_number], **tolerance)
+    assert x.grad[x.isnan() | (up.isnan() & (x <= limit))].isnan().all()
+    assert up.grad[x.isnan() & (up.abs() <= limit)].isnan().all()
+
+
+@pytest.mark.parametrize("columns", [1, 5, 64, 255, 256, 257, 600, 2880])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_order_of_the_weights_gradient(dtype: torch.dtype, columns: int, device: str) -> None:
+    """csrc/gates/glu_rows.h states it. g(64) = 64, so that the terms are exact."""
+    dy = normal(3, columns).to(dtype)
+    x, up, weight = (torch.full_like(t, 64) for t in (dy, dy, dy[:, 0]))
+    arguments = (t.to(device) for t in (dy, x, up / 64, weight))
+    *_, dweight = ops.glu_backward_weight(*arguments, "normal")
+    wide = np.float64 if dtype == torch.float64 else np.float32
+    lanes = np.zeros((3, 256), wide)
+    for j in range(columns):
+        lanes[:, j % 256] += 64 * dy[:, j].double().numpy().astype(wide)
+    while lanes.shape[1] > 1:
+        lanes = lanes[:, ::2] + lanes[:, 1::2]
+    assert torch.equal(dweight.cpu(), torch.from_numpy(lanes[:, 0]).to(dtype))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"limit": 0.0}, "limit must be positive, got 0"),
+        ({"limit": -1.0}, "limit must be positive, got -1"),
+        ({"limit": math.nan}, "limit must be positive, got nan"),
+        ({"up_offset": math.inf}, "up_offset must be finite, got inf"),
+        ({"up_offset": math.nan}, "up_offset must be finite, got nan"),
+    ],
+    ids=str,
+)
+def test_numbers_that_are_refused(options: dict[str, float], message: str, device: str) -> None:
+    x = torch.ones(2, 4, device=device)
+    with pytest.raises(ValueError, match=f"fused_glu: {message}"):
+        functional.glu(x, x, gate="normal", **options)
+    with pytest.raises(ValueError, match=f"glu_halves_forward: {message}"):
+        ops.glu_halves_forward(x, None, "normal", **options)
+    with pytest.raises(ValueError, match=f"glu_backward: {message}"):
+        ops.glu_backward(x, x, x, None, "normal", **options)

@@ -305,6 +305,42 @@ def test_tiles_of_large_tensors(call: Call, dtype: torch.dtype, large_tiles: Non
         check("triton_ptx", call, lambda device, s=shape: call.inputs(s, maker(dtype, device)))
 
 
+# A GLU that is clamped and has no weight, which may be one long row; the sums that are the gradient
+# of its weights, whose order 16 bits hide
+
+
+@pytest.mark.parametrize(
+    "backend, dtype, shape",
+    on_backends(
+        product(DTYPES, [(40_000,), (3, 520), (7, 33)]),
+        every,
+        lambda dtype, shape: dtype in (torch.bfloat16, torch.float32) and len(shape) == 2,
+    ),
+    ids=str,
+)
+def test_clamped_glu(backend: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    dy, x, up = (maker(dtype, "cpu")(*shape) for _ in range(3))
+    numbers = "logistic_1702", 1.5, 1.0
+
+    def results(device: str) -> list[Tensor]:
+        two = [t.to(device) for t in (x, up)]
+        both, given, weight = torch.cat(two, -1), dy.to(device), x[..., 0].to(device)
+        ops = torch.ops.gelu_kernels
+        return [
+            ops.glu_forward(*two, None, *numbers),
+            *ops.glu_backward(given, *two, None, *numbers),
+            *ops.glu_backward_weight(given, *two, weight, *numbers),
+            ops.glu_halves_forward(both, None, *numbers),
+            ops.glu_halves_backward(given, both, None, *numbers),
+        ]
+
+    expected = results("cpu")
+    with kernels_for(backend) as device:
+        found = results(device)
+    for result, e in zip(found, expected, strict=True):
+        assert bits.differing(result.cpu(), e) == 0
+
+
 # The registered kernels differentiate and trace as on the CPU
 
 

@@ -16,7 +16,7 @@ from layouts import LAYOUTS, Layout
 from stub_driver import Launch, State
 from torch import Tensor
 
-from gelu_kernels.operators import CoreOperator
+from gelu_kernels.operators import EXTENTS, CoreOperator, Extent
 from gelu_kernels.triton_kernels import launch
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES
 
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
 ops = torch.ops.gelu_kernels
 
 Tensors = dict[str, Tensor]
+ALONG_ROWS = [name for name, extent in EXTENTS.items() if extent is Extent.ROWS]
 
 # The SOI map draws by an element's place in a whole tensor: its operands are no matrices.
 CALLS = [call for call in CORE_CALLS if call.op.family != "soi"]
@@ -69,9 +70,11 @@ def addresses(t: Tensor) -> Tensor:
 
 
 def reached(launch: Launch, name: str, itemsize: int) -> Tensor:
-    """The addresses of a matrix or, without a row's stride, of a row for all rows."""
+    """The addresses of a matrix or, without a row's stride, of a vector."""
     v = launch.values
-    row, column = v.get(f"{name}_row", 0), v.get(f"{name}_column", 1)
+    along_columns = name not in ALONG_ROWS
+    row = v.get(f"{name}_row", int(not along_columns))
+    column = v.get(f"{name}_column", int(along_columns))
     rows, columns = torch.arange(v["rows"])[:, None], torch.arange(v["columns"])
     return (v[name] + (rows * row + columns * column) * itemsize).flatten()
 
@@ -107,7 +110,11 @@ def check_elements(launch: Launch, tensors: Tensors) -> None:
     """The strides lead to the same element of all tensors; the elements are in any order."""
     shape = next(iter(tensors.values())).shape
     have = [reached(launch, name, t.itemsize) for name, t in tensors.items()]
-    expected = [addresses(t).expand(shape).flatten() for t in tensors.values()]
+    places = {name: addresses(t) for name, t in tensors.items()}
+    expected = [
+        (a[..., None] if name in ALONG_ROWS else a).expand(shape).flatten()
+        for name, a in places.items()
+    ]
     order, expected_order = have[0].argsort(), expected[0].argsort()
     for name, a, b in zip(tensors, have, expected, strict=True):
         assert torch.equal(a[order], b[expected_order]), name
@@ -126,6 +133,8 @@ def check_tiles(launch: Launch) -> None:
     v = launch.values
     tile = v["ROWS"] if "ROWS" in v else v["block_rows"], v["COLUMNS"]
     tiles = [-(-v[n] // size) for n, size in zip(("rows", "columns"), tile, strict=True)]
+    if v.get("dweight"):  # whose sums are over whole rows
+        tiles[1] = 1
     if v.get("COLUMNS_FIRST"):
         tiles.reverse()
     assert launch.grid == (*tiles, 1)
@@ -188,10 +197,10 @@ def test_shapes(call, shape, driver):
 
 
 def arrangements(call: Call, layout: Layout, shape: Shape) -> Iterator[list[Tensor]]:
-    """All tensors in the layout, but for a bias, and each alone."""
+    """All matrices in the layout, and each alone."""
 
     def make(*s: int) -> Tensor:
-        return layout(torch.empty, s) if len(s) > 1 else torch.empty(s)
+        return layout(torch.empty, s) if len(s) == len(shape) else torch.empty(s)
 
     arranged, plain = (call.inputs(shape, m) for m in (make, torch.empty))
     yield arranged

@@ -112,12 +112,12 @@ def _compile_for_this_device(op: str, s: Specialization) -> "CompiledKernel":
         ) from error
 
 
-Start = Callable[[Grid, Sequence[Tensor | None], Sequence[int]], None]
+Start = Callable[[Grid, Sequence[Tensor | None], Sequence[float]], None]
 
 
 def _interpreted(s: Specialization) -> Start:
     kernel, constants = _jit_function(s.kernel), _constants(s, "interpreter")
-    return lambda grid, tensors, integers: kernel[grid](*tensors, *integers, *constants)
+    return lambda grid, tensors, numbers: kernel[grid](*tensors, *numbers, *constants)
 
 
 def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
@@ -133,14 +133,14 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
     # The launcher counts the compiled-in values among its arguments, and does not look at it.
     compiled_in = (None,) * (len(kernel.src.fn.arg_names) - len(s.arguments))
 
-    def start(grid: Grid, tensors: Sequence[Tensor | None], integers: Sequence[int]) -> None:
+    def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
         if active.get_current_device() != index:
             with on_device(device):
-                return start(grid, tensors, integers)
+                return start(grid, tensors, numbers)
         stream = active.get_current_stream(index)
         pointers = [t if t is None else t.data_ptr() for t in tensors]
         function = kernel.function  # which Triton unloads with the kernel, if nothing refers to it
-        run(*grid, stream, function, metadata, *no_hooks, *pointers, *integers, *compiled_in)
+        run(*grid, stream, function, metadata, *no_hooks, *pointers, *numbers, *compiled_in)
 
     return start
 
@@ -154,7 +154,7 @@ def launch(
     specialize: Callable[[Hashable], Specialization],
     grid: Grid,
     tensors: Sequence[Tensor | None],
-    integers: Sequence[int],
+    numbers: Sequence[float],
 ) -> None:
     """Starts the kernel that ``specialize(key)`` says, on the device of the first tensor and in the
     current stream there. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""
@@ -171,4 +171,4 @@ def launch(
         s = specialize(key)
         start = _interpreted(s) if knobs.runtime.interpret else _compiled(op, s, device)
         _starts[device, key] = start
-    start(grid, tensors, integers)
+    start(grid, tensors, numbers)

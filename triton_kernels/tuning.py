@@ -72,6 +72,17 @@ def _tiles(rows: int, columns: int, itemsize: int, elements: int) -> Tiles:
     return Tiles(height, width, *_grid(_ceil(rows, height), _ceil(columns, width)))
 
 
+GLU_LANES = 256  # of csrc/gates/glu_rows.h
+
+
+@lru_cache(1024)
+def glu_sum_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
+    """Of all lanes, or as many as there are columns; a program goes over whole rows."""
+    width = min(_power_of_two(columns), GLU_LANES)
+    height = THREADS * VECTORS[inputs] * VECTOR_BYTES // itemsize // width
+    return Tiles(height, width, False, (_ceil(rows, height), 1, 1))
+
+
 class ColumnSumTiles(NamedTuple):
     block_rows: int
     blocks: int

@@ -3,17 +3,21 @@
 #include <stdexcept>
 #include <string>
 
+#include "csrc/cpu/glu_loops.h"
 #include "csrc/cpu/loops.h"
 #include "csrc/cpu/soi_loops.h"
 
 namespace gelu_kernels::cpu {
 
 extern const Loops baseline[][4];
+extern const GluLoops glu_baseline[][4];
 extern const SoiLoops soi_baseline[][4];
 #ifdef GELU_KERNELS_X86
 extern const Loops avx2[][4];
+extern const GluLoops glu_avx2[][4];
 extern const SoiLoops soi_avx2[][4];
 extern const Loops avx512[][4];
+extern const GluLoops glu_avx512[][4];
 extern const SoiLoops soi_avx512[][4];
 #endif
 
@@ -21,6 +25,7 @@ namespace {
 
 struct Tables {
   const Loops (*loops)[4];
+  const GluLoops (*glu_loops)[4];
   const SoiLoops (*soi_loops)[4];
 };
 
@@ -33,14 +38,14 @@ struct Build {
 
 Build choose() {
 #ifdef GELU_KERNELS_X86
-  const Tables tables_256{avx2, soi_avx2}, tables_512{avx512, soi_avx512};
+  const Tables tables_256{avx2, glu_avx2, soi_avx2}, tables_512{avx512, glu_avx512, soi_avx512};
   const Build builds[] = {
       {"avx512", tables_512, __builtin_cpu_supports("x86-64-v4") != 0, tables_256},
       {"avx2", tables_256, __builtin_cpu_supports("x86-64-v3") != 0},
-      {"default", {baseline, soi_baseline}, true},
+      {"default", {baseline, glu_baseline, soi_baseline}, true},
   };
 #else
-  const Build builds[] = {{"default", {baseline, soi_baseline}, true}};
+  const Build builds[] = {{"default", {baseline, glu_baseline, soi_baseline}, true}};
 #endif
   const char* wanted = std::getenv("GELU_KERNELS_CPU_CAPABILITY");
   for (const Build& build : builds) {
@@ -72,6 +77,10 @@ const Tables& tables_for(int64_t elements) {
 
 const Loops& loops(Gate gate, Dtype dtype, int64_t elements) {
   return tables_for(elements).loops[static_cast<int>(gate)][static_cast<int>(dtype)];
+}
+
+const GluLoops& glu_loops(Gate gate, Dtype dtype, int64_t elements) {
+  return tables_for(elements).glu_loops[static_cast<int>(gate)][static_cast<int>(dtype)];
 }
 
 const SoiLoops& soi_loops(Gate gate, Dtype dtype, int64_t elements) {

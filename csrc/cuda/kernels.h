@@ -7,6 +7,7 @@
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
+#include "csrc/gates/glu_rows.h"
 #include "csrc/gates/passes.h"
 #include "csrc/random/soi.h"
 
@@ -77,6 +78,9 @@ constexpr Passes<Map (*)(Gate, Dtype, bool biased)> passes() {
 }
 
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
+
+Error (*glu_rows_forward(Gate gate, Dtype dtype))(Queue, const GluRows&);
+Error (*glu_rows_backward(Gate gate, Dtype dtype))(Queue, const GluRows&);
 
 Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_backward(Dtype dtype))(Queue, const SoiBackwardOperands&);

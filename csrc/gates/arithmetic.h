@@ -117,6 +117,16 @@ GELU_KERNELS_HD float at_most(float x, float limit) {
 }
 GELU_KERNELS_HD double at_most(double x, double limit) { return x > limit ? limit : x; }
 
+// x, or the nearest number from -limit to `limit`; NaN stays NaN.
+template <typename Real, typename Number>
+GELU_KERNELS_HD Real clamped(Real x, Number limit) {
+  return -at_most(-at_most(x, limit), limit);
+}
+
+// y where x is not above `limit`, else 0: the gradient of at_most(x, limit). NaN is not above.
+GELU_KERNELS_HD float unless_above(float x, float limit, float y) { return x > limit ? 0.0f : y; }
+GELU_KERNELS_HD double unless_above(double x, double limit, double y) { return x > limit ? 0 : y; }
+
 // |x|, at most `limit`; NaN stays NaN.
 GELU_KERNELS_HD float magnitude(float x, float limit) { return at_most(__builtin_fabsf(x), limit); }
 GELU_KERNELS_HD double magnitude(double x, double limit) {

@@ -84,6 +84,9 @@ GELU_KERNELS_HD float_pair where_positive(float_pair x, Y y, Otherwise otherwise
 GELU_KERNELS_HD float_pair at_most(float_pair x, float limit) {
   return {at_most(x.low, limit), at_most(x.high, limit)};
 }
+GELU_KERNELS_HD float_pair unless_above(float_pair x, float limit, float_pair y) {
+  return {unless_above(x.low, limit, y.low), unless_above(x.high, limit, y.high)};
+}
 GELU_KERNELS_HD float_pair magnitude(float_pair x, float limit) {
   return {magnitude(x.low, limit), magnitude(x.high, limit)};
 }

@@ -86,6 +86,43 @@ struct GluBackward {
   }
 };
 
+// The numbers of a gated linear unit in general,
+// y = g(min(x, limit))·(clamp(up, -limit, limit) + up_offset)·weight. A row has one weight.
+template <class Number>
+struct GluNumbers {
+  Number limit, up_offset, weight;
+};
+
+template <class Gate, class Precision>
+struct GluRowsForward {
+  static constexpr int inputs = 2, outputs = 1;
+  template <class Number, class Real>
+  static GELU_KERNELS_HD Real apply(const GluNumbers<Number>& n, Real x, Real up) {
+    const Real factor = clamped(up, n.limit) + Real(n.up_offset);
+    return Gate::template value<Precision>(at_most(x, n.limit)) * factor * Real(n.weight);
+  }
+};
+
+// dx, dup, and what the element adds to the gradient of the weight.
+template <class T>
+struct GluGradients {
+  T dx, dup, weight_term;
+};
+template <class Gate, class Precision>
+struct GluRowsBackward {
+  static constexpr int inputs = 3, outputs = 2;
+  template <class Number, class Real>
+  static GELU_KERNELS_HD GluGradients<Real> apply(const GluNumbers<Number>& n, Real dy, Real x,
+                                                  Real up) {
+    const Real least = at_most(x, n.limit), factor = clamped(up, n.limit) + Real(n.up_offset);
+    const Real value = Gate::template value<Precision>(least);
+    const Real dy_weight = dy * Real(n.weight);
+    const Real dx = dy_weight * factor * Gate::template derivative<Precision>(least);
+    const Real dup = unless_above(-up, n.limit, dy_weight * value);
+    return {unless_above(x, n.limit, dx), unless_above(up, n.limit, dup), dy * factor * value};
+  }
+};
+
 // From stored numbers to a stored one, or to Two.
 template <class Function, class Precision, class... Inputs>
 GELU_KERNELS_HD auto apply(Inputs... in) {

@@ -70,11 +70,7 @@ void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
                     ", got length ", bias.sym_size(0));
   TORCH_CHECK_TYPE(bias.layout() == at::kStrided, "gelu_kernels::", op,
                    ": bias must be a strided tensor, got layout ", bias.layout());
-  TORCH_CHECK_TYPE(bias.scalar_type() == x.scalar_type(), "gelu_kernels::", op,
-                   ": bias must have the dtype of x, ", x.scalar_type(), ", got ",
-                   bias.scalar_type());
-  TORCH_CHECK_VALUE(bias.device() == x.device(), "gelu_kernels::", op,
-                    ": bias must be on the device of x, ", x.device(), ", got ", bias.device());
+  check_beside(op, {"bias", bias}, {"x", x});
 }
 
 void check_like(const char* op, const Argument& argument, const Argument& other) {
@@ -82,6 +78,12 @@ void check_like(const char* op, const Argument& argument, const Argument& other)
   const auto& [of, x] = other;
   TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "gelu_kernels::", op, ": ", name,
                     " must have the shape of ", of, ", ", x.sym_sizes(), ", got ", t.sym_sizes());
+  check_beside(op, argument, other);
+}
+
+void check_beside(const char* op, const Argument& argument, const Argument& other) {
+  const auto& [name, t] = argument;
+  const auto& [of, x] = other;
   TORCH_CHECK_TYPE(t.layout() == x.layout(), "gelu_kernels::", op, ": ", name,
                    " must have the layout of ", of, ", ", x.layout(), ", got ", t.layout());
   TORCH_CHECK_TYPE(t.scalar_type() == x.scalar_type(), "gelu_kernels::", op, ": ", name,

@@ -35,6 +35,9 @@ struct Argument {
 // That an argument has the shape, layout, dtype and device of another.
 void check_like(const char* op, const Argument& argument, const Argument& other);
 
+// That it has the layout, dtype and device of another.
+void check_beside(const char* op, const Argument& argument, const Argument& other);
+
 // Under autocast x comes from a matrix product in the low precision, and a tensor beside it may be
 // a float32 parameter: this casts it to the dtype of x.
 at::Tensor cast_under_autocast(at::Tensor t, const at::Tensor& x);

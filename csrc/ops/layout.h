@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 
+#include <array>
 #include <optional>
+#include <tuple>
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
@@ -50,20 +52,29 @@ inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, in
   return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
 }
 
-// Calls run(rows, columns, out, in...) with tensors of one shape as matrices, or with copies where
-// that takes them.
-template <class Run, class... Inputs>
-void with_matrices(int64_t columns, const Run& run, const at::Tensor& out, const Inputs&... in) {
-  const int64_t rows = out.numel() / columns;
+// Calls run(rows, columns, matrices...) with outputs and then inputs of one shape as matrices, or
+// with copies where that takes them.
+template <int outputs = 1, class Run, class... Tensors>
+void with_matrices(int64_t columns, const Run& run, const Tensors&... operands) {
+  const int64_t rows = std::get<0>(std::tie(operands...)).numel() / columns;
   const auto have_run = [&](const auto&... matrices) {
     if (!(matrices && ...)) return false;
     run(rows, columns, *matrices...);
     return true;
   };
-  if (have_run(matrix_layout(out, rows, columns), matrix_layout(in, rows, columns)...)) return;
-  const at::Tensor copy = at::empty_like(out, at::MemoryFormat::Contiguous);
-  with_matrices(columns, run, copy, in.contiguous()...);
-  out.copy_(copy);
+  if (have_run(matrix_layout(operands, rows, columns)...)) return;
+  size_t k = 0;
+  const auto copy_of = [&k](const at::Tensor& t) {
+    return k++ < outputs ? at::empty_like(t, at::MemoryFormat::Contiguous) : t.contiguous();
+  };
+  const std::array<at::Tensor, sizeof...(operands)> copies{copy_of(operands)...};
+  std::apply([&](const auto&... t) { with_matrices<outputs>(columns, run, t...); }, copies);
+  k = 0;
+  const auto copy_back = [&](const at::Tensor& t) {
+    if (k < outputs) t.copy_(copies[k]);
+    ++k;
+  };
+  (copy_back(operands), ...);
 }
 
 // Over the elements of some outputs and then of the inputs, which broadcast to them: the dimensions

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "csrc/ops/operator.h"
@@ -38,11 +39,12 @@ auto make_node() {
 }
 
 // A node's gradients are a pure function, Derived::gradients, of the gradient of its output, the
-// tensors it saved, which of its inputs want a gradient, and the gate, if it has one. Eager
-// backward calls it with the saved tensors; compiled autograd puts a call of it in its graph.
-template <class Derived>
+// tensors it saved, which of its inputs want a gradient, the gate, if it has one, and its numbers.
+// Eager backward calls it with the saved tensors; compiled autograd puts a call of it in its graph.
+template <class Derived, class... Numbers>
 struct BackwardNode : torch::autograd::TraceableFunction {
   std::string gate;
+  std::tuple<Numbers...> numbers;
   c10::SmallVector<SavedVariable, 3> saved;
 
   std::string name() const override { return Derived::kName; }
@@ -54,12 +56,13 @@ struct BackwardNode : torch::autograd::TraceableFunction {
 
   variable_list apply(variable_list&& grads) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    return gradients(grads, unpack(), wanted(), gate);
+    return gradients(grads, unpack(), wanted(), gate, numbers);
   }
 
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs& args) const override {
     for (const SavedVariable& variable : saved) args.collect(variable, /*is_output=*/false);
     args.collect(gate);
+    std::apply([&](const auto&... number) { (args.collect(number), ...); }, numbers);
   }
 
   variable_list apply_with_saved(const variable_list& grads,
@@ -69,12 +72,13 @@ struct BackwardNode : torch::autograd::TraceableFunction {
     static const std::string function = compiler->bind_function(
         swap.get_py_compiler(), std::string("gelu_kernels_") + Derived::kName, gradients_of_ivalues,
         {IValuePacker<variable_list>::packed_type(), IValuePacker<std::vector<bool>>::packed_type(),
-         IValuePacker<std::string>::packed_type()});
+         IValuePacker<std::string>::packed_type(), IValuePacker<Numbers>::packed_type()...});
     for (SavedVariable& variable : saved) swap.before(variable);
     PackedArgs arguments;
     arguments.pack(unpack());
     arguments.pack(wanted());
     arguments.pack(gate);
+    std::apply([&](const auto&... number) { (arguments.pack(number), ...); }, numbers);
     variable_list result = compiler->call_function(
         swap.get_py_compiler(), "apply_functional", function, grads, arguments.vec(),
         IValuePacker<std::vector<std::optional<torch::autograd::InputMetadata>>>::pack(
@@ -97,9 +101,14 @@ struct BackwardNode : torch::autograd::TraceableFunction {
   }
 
   static variable_list gradients(const variable_list& grads, const variable_list& tensors,
-                                 const std::vector<bool>& wanted, const std::string& gate) {
+                                 const std::vector<bool>& wanted, const std::string& gate,
+                                 const std::tuple<Numbers...>& numbers) {
     if (!grads[0].defined()) return variable_list(wanted.size());
-    return Derived::gradients(grads[0], tensors, wanted, gate);
+    return std::apply(
+        [&](const auto&... number) {
+          return Derived::gradients(grads[0], tensors, wanted, gate, number...);
+        },
+        numbers);
   }
 
   static variable_list gradients_of_ivalues(const variable_list& grads,
@@ -107,7 +116,10 @@ struct BackwardNode : torch::autograd::TraceableFunction {
     torch::dynamo::autograd::PackedArgs packed(arguments);
     const auto tensors = packed.unpack<variable_list>();
     const auto wanted = packed.unpack<std::vector<bool>>();
-    return gradients(grads, tensors, wanted, packed.unpack<std::string>());
+    const auto gate = packed.unpack<std::string>();
+    // Braces evaluate in order.
+    return gradients(grads, tensors, wanted, gate,
+                     std::tuple<Numbers...>{packed.unpack<Numbers>()...});
   }
 };
 

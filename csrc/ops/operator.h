@@ -26,6 +26,7 @@ using OptionalTensor = std::optional<Tensor>;
 template <class Derived>
 struct Schema {
   static constexpr bool is_pointwise = false, is_random = false;  // promises to torch, as tags
+  using Batch = PointwiseBatch;  // how vmap makes a batch of the arguments
 
   static const char* name() {
     static const std::string name(Derived::schema, std::strcspn(Derived::schema, "("));
@@ -71,7 +72,7 @@ struct Operator<Derived, Result(Arguments...)> : Schema<Derived> {
 
   // The kernel of vmap: the operator runs on the whole batch at once.
   static Result batch(Arguments... arguments) {
-    PointwiseBatch batch;
+    typename Derived::Batch batch;
     (batch.add(arguments), ...);
     batch.fold_bias();
     c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);

@@ -10,8 +10,9 @@ namespace gelu_kernels {
 using PublicOperators =
     Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap>;
 
-using CoreOperators = Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward,
-                               GluForward, GluBackward, GluHalvesForward, GluHalvesBackward,
-                               SoiForward, SoiBackward, SoiBackwardBias>;
+using CoreOperators =
+    Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
+             GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
+             GluHalvesBackwardWeight, SoiForward, SoiBackward, SoiBackwardBias>;
 
 }  // namespace gelu_kernels

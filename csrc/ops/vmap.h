@@ -60,10 +60,11 @@ class PointwiseBatch {
     return other;
   }
 
-  // A result, or two of them, as an example sees it.
+  // A result, or several, as an example sees it.
   at::Tensor batched(const at::Tensor& t) const { return at::functorch::makeBatched(t, 0, level_); }
-  std::tuple<at::Tensor, at::Tensor> batched(const std::tuple<at::Tensor, at::Tensor>& two) const {
-    return {batched(std::get<0>(two)), batched(std::get<1>(two))};
+  template <class... Tensors>
+  std::tuple<Tensors...> batched(const std::tuple<Tensors...>& results) const {
+    return std::apply([&](const auto&... t) { return std::tuple(batched(t)...); }, results);
   }
 
  private:
@@ -71,6 +72,19 @@ class PointwiseBatch {
   std::optional<at::Tensor> bias_;
   int64_t level_ = -1;
   size_t next_ = 0;
+};
+
+// The same where the optional tensor is a weight for each row: it gets the batch in front too.
+class RowBatch : public PointwiseBatch {
+ public:
+  using PointwiseBatch::add, PointwiseBatch::next;
+
+  void add(const std::optional<at::Tensor>& weight) {
+    if (weight) add(*weight);
+  }
+  std::optional<at::Tensor> next(const std::optional<at::Tensor>& weight) {
+    return weight ? std::optional<at::Tensor>(next(*weight)) : weight;
+  }
 };
 
 }  // namespace gelu_kernels

@@ -5,7 +5,7 @@ with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these c
 """
 
 from gelu_kernels.functional.gate import bias_gelu, gate, gelu, silu
-from gelu_kernels.functional.glu import geglu, swiglu
+from gelu_kernels.functional.glu import geglu, glu, swiglu
 from gelu_kernels.functional.soi import bias_soi_map, soi_map
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "gate",
     "geglu",
     "gelu",
+    "glu",
     "silu",
     "soi_map",
     "swiglu",

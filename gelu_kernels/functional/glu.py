@@ -63,7 +63,7 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
         raise _unknown("geglu", approximate) from None
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu(input, up, gate=gate)
-    return _C.fused_glu(input, up, gate)
+    return _C.fused_glu(input, up, gate, None, 0.0, None)
 
 
 def swiglu(input: Tensor, up: Tensor | None = None) -> Tensor:
@@ -93,4 +93,65 @@ def swiglu(input: Tensor, up: Tensor | None = None) -> Tensor:
     """
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu(input, up, gate="logistic")
-    return _C.fused_glu(input, up, "logistic")
+    return _C.fused_glu(input, up, "logistic", None, 0.0, None)
+
+
+def glu(
+    input: Tensor,
+    up: Tensor | None = None,
+    *,
+    gate: str,
+    limit: float | None = None,
+    up_offset: float = 0.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    r"""The gated linear unit of a gate :math:`g(x) = x F(x)`, clamped and weighted if wanted, in
+    one pass; in backward, all gradients in one pass.
+
+    .. math:: y = g(\min(x, l)) \, (\max(-l, \min(\text{up}, l)) + \text{offset}) \, w
+
+    Without ``limit``, ``up_offset`` and ``weight``, ``g(input) * up``. The unit of gpt-oss has the
+    gate ``"logistic_1702"``, ``limit=7.0`` and ``up_offset=1.0``. ``weight`` is what a mixture of
+    experts' router gives a token.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16; without
+            ``up`` its last dimension is even, and x and up are its halves, as for :func:`geglu`.
+        up: a tensor of the same shape, dtype and device. Under autocast it is cast to the dtype of
+            ``input``; nothing is broadcast.
+        gate: the name of the gate, as for :func:`soi_map`.
+        limit: a positive number. Gradients pass where x is at most ``limit``, and up from
+            ``-limit`` to ``limit``, as for ``torch.clamp``; a NaN stays NaN.
+        up_offset: a finite number.
+        weight: a number for each row, which is the last dimension: a tensor of the shape of
+            ``input`` without its last dimension, of the same dtype and device. Under autocast it is
+            cast as ``up`` is.
+
+    Returns:
+        A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``; without
+        ``up``, a contiguous one whose last dimension is half as long.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device, ``gate``, ``limit`` or ``up_offset`` is not as above.
+
+    Accuracy: as :func:`geglu`. With a limit, an offset or a weight, which are taken in float32
+    (float64 for float64), float16 and bfloat16 are within 0.65 units in the last place, and
+    float32 and float64 have a relative error below 6 eps. The gradient of ``weight`` is summed over
+    the row in float32 (float64) in an order that depends on the shape alone: the same bits on any
+    number of threads and on every device.
+
+    Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2; OpenAI, "gpt-oss-120b &
+    gpt-oss-20b Model Card" (2025), section 2.
+
+    >>> x, up = torch.tensor([[0.0, 1.0, 9.0]]), torch.tensor([[1.0, -9.0, 1.0]])
+    >>> glu(x, up, gate="logistic_1702", limit=7.0, up_offset=1.0)
+    tensor([[ 0.0000, -5.0748, 13.9999]])
+    >>> glu(x, up, gate="normal", weight=torch.tensor([0.5]))
+    tensor([[ 0.0000, -3.7861,  4.5000]])
+    """
+    if is_dynamo_compiling() or has_torch_function_variadic(input, up, weight):
+        return torch.ops.gelu_kernels.fused_glu(
+            input, up, gate=gate, limit=limit, up_offset=up_offset, weight=weight
+        )
+    return _C.fused_glu(input, up, gate, limit, up_offset, weight)

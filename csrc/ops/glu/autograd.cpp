@@ -1,5 +1,5 @@
 // Derivatives of the gated linear unit, of any order and in every mode. A gradient that is itself
-// differentiated, and a dual number's halves, take several operators in place of one.
+// differentiated, and a dual number's parts, take several operators in place of one.
 #include <ATen/Functions.h>
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
@@ -10,72 +10,177 @@
 namespace gelu_kernels {
 namespace {
 
-// The node of glu_forward(x, up), which saves x and up.
-struct GluBackwardNode final : BackwardNode<GluBackwardNode> {
+// The node of glu_forward(x, up, weight), which saves x, up and weight.
+struct GluBackwardNode final : BackwardNode<GluBackwardNode, std::optional<double>, double> {
   static constexpr const char* kName = "GluBackward";
 
   static variable_list gradients(const Tensor& dy, const variable_list& saved,
-                                 const std::vector<bool>& wanted, const std::string& gate) {
+                                 const std::vector<bool>& wanted, const std::string& gate,
+                                 std::optional<double> limit, double up_offset) {
     const Tensor &x = saved[0], &up = saved[1];
-    if (!wanted[0]) return {Tensor(), glu_forward(x, dy, gate)};
-    auto [dx, dup] = glu_backward(dy, x, up, gate);
-    return {std::move(dx), wanted[1] ? std::move(dup) : Tensor()};
+    const OptionalTensor weight = saved.size() == 3 ? OptionalTensor(saved[2]) : std::nullopt;
+    if (!wanted[0] && GluOptions{weight, gate, limit, up_offset}.is_plain()) {
+      return {Tensor(), glu_forward(x, dy, weight, gate, limit, up_offset)};
+    }
+    variable_list result(saved.size());
+    if (weight && wanted[2]) {
+      std::tie(result[0], result[1], result[2]) =
+          glu_backward_weight(dy, x, up, *weight, gate, limit, up_offset);
+    } else {
+      std::tie(result[0], result[1]) = glu_backward(dy, x, up, weight, gate, limit, up_offset);
+    }
+    for (size_t i = 0; i < result.size(); ++i) {
+      if (!wanted[i]) result[i] = Tensor();
+    }
+    return result;
   }
 };
 
-// The node of glu_halves_forward(x), which saves x.
-struct GluHalvesBackwardNode final : BackwardNode<GluHalvesBackwardNode> {
+// The node of glu_halves_forward(x, weight), which saves x and weight.
+struct GluHalvesBackwardNode final
+    : BackwardNode<GluHalvesBackwardNode, std::optional<double>, double> {
   static constexpr const char* kName = "GluHalvesBackward";
 
   static variable_list gradients(const Tensor& dy, const variable_list& saved,
-                                 const std::vector<bool>&, const std::string& gate) {
-    return {glu_halves_backward(dy, saved[0], gate)};
+                                 const std::vector<bool>& wanted, const std::string& gate,
+                                 std::optional<double> limit, double up_offset) {
+    const Tensor& x = saved[0];
+    if (saved.size() == 1) {
+      return {glu_halves_backward(dy, x, std::nullopt, gate, limit, up_offset)};
+    }
+    const Tensor& weight = saved[1];
+    if (!wanted[1]) {
+      return {glu_halves_backward(dy, x, weight, gate, limit, up_offset), Tensor()};
+    }
+    auto [dx, dweight] = glu_halves_backward_weight(dy, x, weight, gate, limit, up_offset);
+    return {wanted[0] ? std::move(dx) : Tensor(), std::move(dweight)};
   }
 };
 
+// The gradients by differentiable operators, in at least float32, in which the products are not
+// rounded and do not overflow: as the kernels do it.
+struct Gradients {
+  Tensor dx, dup, weight_terms;
+};
+Gradients compose(const Tensor& dy, const Tensor& x, const Tensor& up, const GluOptions& options) {
+  const auto dtype = at::toOpMathType(x.scalar_type());
+  Tensor least = x.to(dtype), factor = up.to(dtype);
+  const auto unless = [&](const Tensor& is_cut, double otherwise, const Tensor& t) {
+    return options.limit ? at::where(is_cut, otherwise, t) : t;
+  };
+  Tensor x_is_cut, up_is_cut;
+  if (options.limit) {
+    const double limit = *options.limit;
+    x_is_cut = least > limit;
+    up_is_cut = factor.abs() > limit;
+    least = at::where(x_is_cut, limit, least);
+    factor = at::where(factor > limit, limit, at::where(factor < -limit, -limit, factor));
+  }
+  factor = factor + options.up_offset;
+  const Tensor given = dy.to(dtype);
+  const Tensor scaled = options.weight ? given * options.weight->to(dtype).unsqueeze(-1) : given;
+  const Tensor value = gate_forward(least, std::nullopt, options.gate);
+  const Tensor dx = gate_backward(scaled * factor, least, std::nullopt, options.gate);
+  return {unless(x_is_cut, 0, dx).to(x.scalar_type()),
+          unless(up_is_cut, 0, scaled * value).to(x.scalar_type()), given * factor * value};
+}
+
+// The sum over each row.
+Tensor sum_to_weight(const Gradients& gradients, const Tensor& weight) {
+  return gradients.weight_terms.sum(-1).to(weight.scalar_type());
+}
+
 }  // namespace
 
-Tensor GluForward::differentiate(const Tensor& x, const Tensor& up, std::string_view gate) {
-  const auto node = record<GluBackwardNode>(gate, std::nullopt, x, up);
-  Tensor y = below_autograd(x, up, gate);
-  OptionalTensor x_part = tangent_of(x), up_part = tangent_of(up);
-  if (x_part) x_part = std::get<0>(glu_backward(*x_part, primal(x), primal(up), gate));
-  if (up_part) up_part = glu_forward(primal(x), *up_part, gate);
-  set_derivatives(y, node, sum_of(x_part, up_part));
+Tensor GluForward::differentiate(const Tensor& x, const Tensor& up, const OptionalTensor& weight,
+                                 std::string_view gate, std::optional<double> limit,
+                                 double up_offset) {
+  const auto node = record<GluBackwardNode>(gate, weight, x, up);
+  if (node) node->numbers = {limit, up_offset};
+  Tensor y = below_autograd(x, up, weight, gate, limit, up_offset);
+  OptionalTensor x_part = tangent_of(x), up_part = tangent_of(up), weight_part;
+  const auto gradients = [&](const Tensor& tangent) {
+    return glu_backward(tangent, primal(x), primal(up), primal(weight), gate, limit, up_offset);
+  };
+  if (x_part) x_part = std::get<0>(gradients(*x_part));
+  if (up_part) up_part = std::get<1>(gradients(*up_part));
+  if (weight && isFwGradDefined(*weight)) {
+    weight_part = glu_forward(primal(x), primal(up), weight->_fw_grad(0), gate, limit, up_offset);
+  }
+  set_derivatives(y, node, sum_of(sum_of(x_part, up_part), weight_part));
   return y;
 }
 
-// Jagged tensors know no operator of three tensors. In at least float32, in which dy·up is not
-// rounded and does not overflow: as the kernels do it.
-std::tuple<Tensor, Tensor> GluBackward::differentiate(const Tensor& dy, const Tensor& x,
-                                                      const Tensor& up, std::string_view gate) {
-  if (!is_differentiated(dy, x, up) && x.layout() != at::kJagged) {
-    return below_autograd(dy, x, up, gate);
+// Jagged tensors know no operator of three tensors; theirs have no options.
+std::tuple<Tensor, Tensor> GluBackward::differentiate(
+    const Tensor& dy, const Tensor& x, const Tensor& up, const OptionalTensor& weight,
+    std::string_view gate, std::optional<double> limit, double up_offset) {
+  if (!is_differentiated(dy, x, up, weight) && x.layout() != at::kJagged) {
+    return below_autograd(dy, x, up, weight, gate, limit, up_offset);
   }
-  check_glu(name(), x, up, gate, dy);
+  const GluOptions options{weight, gate, limit, up_offset};
+  check_glu(name(), x, up, options, dy);
+  if (!options.is_plain()) {
+    auto [dx, dup, terms] = compose(dy, x, up, options);
+    return {std::move(dx), std::move(dup)};
+  }
   const auto dtype = at::toOpMathType(x.scalar_type());
   const Tensor dx = gate_backward(dy.to(dtype) * up.to(dtype), x.to(dtype), std::nullopt, gate);
-  return {dx.to(x.scalar_type()), glu_forward(x, dy, gate)};
+  return {dx.to(x.scalar_type()), glu_forward(x, dy, weight, gate, limit, up_offset)};
 }
 
-Tensor GluHalvesForward::differentiate(const Tensor& x, std::string_view gate) {
-  if (isFwGradDefined(x)) {
-    check_glu_halves(name(), x, gate);
-    const Halves in(x);
-    return glu_forward(in.x, in.up, gate).contiguous();
+std::tuple<Tensor, Tensor, Tensor> GluBackwardWeight::differentiate(
+    const Tensor& dy, const Tensor& x, const Tensor& up, const Tensor& weight,
+    std::string_view gate, std::optional<double> limit, double up_offset) {
+  if (!is_differentiated(dy, x, up, weight)) {
+    return below_autograd(dy, x, up, weight, gate, limit, up_offset);
   }
-  const auto node = record<GluHalvesBackwardNode>(gate, std::nullopt, x);
-  Tensor y = below_autograd(x, gate);
+  const OptionalTensor given = weight;
+  const GluOptions options{given, gate, limit, up_offset};
+  check_glu(name(), x, up, options, dy);
+  const Gradients gradients = compose(dy, x, up, options);
+  return {gradients.dx, gradients.dup, sum_to_weight(gradients, weight)};
+}
+
+Tensor GluHalvesForward::differentiate(const Tensor& x, const OptionalTensor& weight,
+                                       std::string_view gate, std::optional<double> limit,
+                                       double up_offset) {
+  if (isFwGradDefined(x) || isFwGradDefined(weight)) {
+    check_glu_halves(name(), x, {weight, gate, limit, up_offset});
+    const Halves in(x);
+    return glu_forward(in.x, in.up, weight, gate, limit, up_offset).contiguous();
+  }
+  const auto node = record<GluHalvesBackwardNode>(gate, weight, x);
+  if (node) node->numbers = {limit, up_offset};
+  Tensor y = below_autograd(x, weight, gate, limit, up_offset);
   set_derivatives(y, node, std::nullopt);
   return y;
 }
 
-Tensor GluHalvesBackward::differentiate(const Tensor& dy, const Tensor& x, std::string_view gate) {
-  if (!is_differentiated(dy, x)) return below_autograd(dy, x, gate);
-  check_glu_halves(name(), x, gate, dy);
+Tensor GluHalvesBackward::differentiate(const Tensor& dy, const Tensor& x,
+                                        const OptionalTensor& weight, std::string_view gate,
+                                        std::optional<double> limit, double up_offset) {
+  if (!is_differentiated(dy, x, weight)) {
+    return below_autograd(dy, x, weight, gate, limit, up_offset);
+  }
+  check_glu_halves(name(), x, {weight, gate, limit, up_offset}, dy);
   const Halves in(x);
-  const auto [dx, dup] = glu_backward(dy, in.x, in.up, gate);
+  const auto [dx, dup] = glu_backward(dy, in.x, in.up, weight, gate, limit, up_offset);
   return at::cat({dx, dup}, -1);
+}
+
+std::tuple<Tensor, Tensor> GluHalvesBackwardWeight::differentiate(const Tensor& dy, const Tensor& x,
+                                                                  const Tensor& weight,
+                                                                  std::string_view gate,
+                                                                  std::optional<double> limit,
+                                                                  double up_offset) {
+  if (!is_differentiated(dy, x, weight)) {
+    return below_autograd(dy, x, weight, gate, limit, up_offset);
+  }
+  check_glu_halves(name(), x, {weight, gate, limit, up_offset}, dy);
+  const Halves in(x);
+  auto [dx, dup, dweight] = glu_backward_weight(dy, in.x, in.up, weight, gate, limit, up_offset);
+  return {at::cat({dx, dup}, -1), std::move(dweight)};
 }
 
 }  // namespace gelu_kernels

@@ -1,0 +1,163 @@
+"""The gated linear unit in general, y = g(min(x, limit)) (clamp(up, -limit, limit) + up_offset)
+weight, where a row has one weight, and its gradients."""
+
+import triton
+import triton.language as tl
+
+from gelu_kernels.triton_kernels.arithmetic import at_most, negated
+from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.tile import origin, tile
+
+
+@triton.jit
+def clamped(x, limit):
+    return negated(at_most(negated(at_most(x, limit)), limit))
+
+
+@triton.jit
+def unless_above(x, limit, y):
+    """The gradient y of at_most(x, limit). NaN is not above."""
+    return tl.where(x > limit, 0.0, y)
+
+
+@triton.jit
+def load_weights(weight, row, rows, ROWS: tl.constexpr):
+    """Of a tile, as a column."""
+    places = row + tl.arange(0, ROWS)[:, None].to(tl.int64)
+    return widened(tl.load(weight + places, places < rows, other=0.0))
+
+
+@triton.jit
+def inside(row, column, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    in_column = row + tl.arange(0, ROWS)[:, None] < rows
+    return in_column & (column + tl.arange(0, COLUMNS)[None, :] < columns)
+
+
+@triton.jit
+def rows_forward(
+    y,
+    x,
+    up,
+    weight,
+    limit,
+    up_offset,
+    rows,
+    columns,
+    y_row,
+    x_row,
+    up_row,
+    y_column,
+    x_column,
+    up_column,
+    VALUE: tl.constexpr,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+):
+    """Strides count elements, and a program has a tile of ROWS x COLUMNS."""
+    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
+    mask = inside(row, column, rows, columns, ROWS, COLUMNS)
+    xs = tl.load(tile(x, x_row, x_column, row, column, ROWS, COLUMNS), mask)
+    ups = tl.load(tile(up, up_row, up_column, row, column, ROWS, COLUMNS), mask)
+    factor = clamped(widened(ups), limit) + up_offset
+    result = VALUE(at_most(widened(xs), limit), C) * factor
+    if weight is not None:
+        result *= load_weights(weight, row, rows, ROWS)
+    tl.store(tile(y, y_row, y_column, row, column, ROWS, COLUMNS), result.to(xs.dtype), mask)
+
+
+@triton.jit
+def gradients(
+    dx, dup, dy, x, up, weights, limit, up_offset, mask, VALUE: tl.constexpr,
+    DERIVATIVE: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Stores those of a tile, and returns what its elements add to the gradients of the weights: a
+    place outside of the matrix, a zero. First all loads, so that they are under way together."""
+    dys = widened(tl.load(dy, mask, other=0.0))
+    stored = tl.load(x, mask, other=0.0)
+    ups = widened(tl.load(up, mask, other=0.0))
+    xs = widened(stored)
+    least = at_most(xs, limit)
+    factor = clamped(ups, limit) + up_offset
+    value = VALUE(least, C)
+    dy_weight = dys
+    if weights is not None:
+        dy_weight = dys * weights
+    x_gradient = unless_above(xs, limit, dy_weight * factor * DERIVATIVE(least, C))
+    up_gradient = unless_above(ups, limit, unless_above(negated(ups), limit, dy_weight * value))
+    tl.store(dx, x_gradient.to(stored.dtype), mask)
+    tl.store(dup, up_gradient.to(stored.dtype), mask)
+    return dys * factor * value
+
+
+@triton.jit
+def sum_of(lanes):
+    """Of the columns, in the order of csrc/gates/glu_rows.h."""
+    rows: tl.constexpr = lanes.shape[0]
+    count: tl.constexpr = lanes.shape[1]
+    if count == 1:
+        return lanes
+    else:
+        first, second = tl.split(tl.reshape(lanes, (rows, count // 2, 2)))
+        return sum_of(first + second)
+
+
+@triton.jit
+def rows_backward(
+    dx,
+    dup,
+    dweight,
+    dy,
+    x,
+    up,
+    weight,
+    limit,
+    up_offset,
+    rows,
+    columns,
+    dx_row,
+    dup_row,
+    dy_row,
+    x_row,
+    up_row,
+    dx_column,
+    dup_column,
+    dy_column,
+    x_column,
+    up_column,
+    VALUE: tl.constexpr,
+    DERIVATIVE: tl.constexpr,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+):
+    """Strides and tiles as in ``rows_forward``. To sum dweight a program goes over whole rows, and
+    its columns are the lanes."""
+    row, first = origin(ROWS, COLUMNS, COLUMNS_FIRST)
+    end = first + COLUMNS
+    weights = None
+    lanes = tl.zeros((ROWS, COLUMNS), limit.dtype)
+    if weight is not None:
+        weights = load_weights(weight, row, rows, ROWS)
+    if dweight is not None:
+        end = columns
+    for column in range(first, end, COLUMNS):
+        lanes += gradients(
+            tile(dx, dx_row, dx_column, row, column, ROWS, COLUMNS),
+            tile(dup, dup_row, dup_column, row, column, ROWS, COLUMNS),
+            tile(dy, dy_row, dy_column, row, column, ROWS, COLUMNS),
+            tile(x, x_row, x_column, row, column, ROWS, COLUMNS),
+            tile(up, up_row, up_column, row, column, ROWS, COLUMNS),
+            weights,
+            limit,
+            up_offset,
+            inside(row, column, rows, columns, ROWS, COLUMNS),
+            VALUE,
+            DERIVATIVE,
+            C,
+        )
+    if dweight is not None:
+        places = row + tl.arange(0, ROWS)[:, None].to(tl.int64)
+        tl.store(dweight + places, sum_of(lanes).to(dweight.dtype.element_ty), places < rows)
