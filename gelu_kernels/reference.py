@@ -35,6 +35,12 @@ def logistic(x: Tensor) -> Tensor:
     return _gate(x, torch.sigmoid)
 
 
+def laplace(x: Tensor) -> Tensor:
+    """x F(x), F the Laplace distribution, e^x/2 for x < 0 and 1 - e^-x/2 for x > 0: the LaLU."""
+    # As 1/2 - sign(x) expm1(-|x|)/2 has it, but with the gradient F'(0) = 1/2 at 0.
+    return _gate(x, lambda x: (torch.exp(x - torch.relu(x)) - torch.expm1(-torch.relu(x))) / 2)
+
+
 def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor]) -> Tensor:
     # F is 0 or 1 beyond the bound; a finite factor there keeps 0 * inf out of value and gradient.
     bound = 1e3

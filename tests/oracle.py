@@ -57,6 +57,9 @@ def _tail(gate: str, a: float) -> tuple[mpf, mpf, mpf]:
         a = min(a, mpf(1e6))  # mpmath has no erfc(1e300); F(-1e6) = 10^-2e11 is as good as zero
         density = mp.exp(-a * a / 2) / mp.sqrt(2 * mp.pi)
         return mp.erfc(a / mp.sqrt(2)) / 2, density, -a * density
+    if gate == "laplace":
+        tail = mp.exp(-a) / 2
+        return tail, tail, -tail
     k1, k3 = CUBICS[gate]
     e = mp.exp(-(k1 * a + k3 * a**3))
     tail = e / (1 + e)
@@ -97,6 +100,8 @@ def _derivative_near_root(gate: str, x: mpf) -> mpf:
     """g'(x) for x < 0, of any precision."""
     if gate == "normal":
         return mp.ncdf(x) + x * mp.npdf(x)
+    if gate == "laplace":
+        return (1 + x) * mp.exp(x) / 2
     k1, k3 = CUBICS[gate]
     e = mp.exp(k1 * x + k3 * x**3)
     return e / (1 + e) * (1 + x * (k1 + 3 * k3 * x**2) / (1 + e))
@@ -115,6 +120,11 @@ def reference(gate: str, order: int, x: np.ndarray) -> np.ndarray:
         if order == VALUE:
             return x * distribution
         density = np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    elif gate == "laplace":
+        density = np.exp(-np.abs(x)) / 2
+        distribution = np.where(x < 0, density, 1 - density)
+        if order == VALUE:
+            return x * distribution
     else:
         k1, k3 = map(float, CUBICS[gate])
         v = x * (k1 + k3 * x * x)

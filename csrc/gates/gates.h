@@ -1,6 +1,7 @@
 // The list of gates: the only place that names them all.
 #pragma once
 
+#include "csrc/gates/laplace.h"
 #include "csrc/gates/logistic.h"
 #include "csrc/gates/logistic_1702.h"
 #include "csrc/gates/normal.h"
@@ -11,7 +12,8 @@
   _(normal, Normal, "none")                 \
   _(normal_tanh, NormalTanh, "tanh")        \
   _(logistic_1702, Logistic1702, "sigmoid") \
-  _(logistic, Logistic, nullptr)
+  _(logistic, Logistic, nullptr)            \
+  _(laplace, Laplace, nullptr)
 
 namespace gelu_kernels {
 

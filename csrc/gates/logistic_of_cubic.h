@@ -84,6 +84,21 @@ struct LogisticOfCubic {
     return f * (1 - f) * (s * (4 * C::slope_2) + 2 * C::slope_0 + y * slope * slope * (1 - 2 * f));
   }
 
+  // scale E. v(a) log2(e) = a w reaches 160 (1090 in double) before g underflows, where a rounding
+  // of w to half a unit in the last place would change E by 80 units.
+  template <class Real>
+  static GELU_KERNELS_HD Real scaled_exponential(Real a) {
+    using C = Constants<Number<Real>>;
+    Pair<Real> w{C::k1_hi, C::k1_lo};
+    if constexpr (C::k3_hi != 0) {
+      const Real s = a * a;
+      w = polynomial_step({C::k3_hi, C::k3_lo}, s, w);
+      w.lo = fma(C::k3_hi, fma(a, a, -s), w.lo);
+    }
+    const Exponent<Real> u = exponent(-a, w.hi);
+    return scale_by_power_of_two(exp2_fraction(fma(-a, w.lo, u.fraction)), u.shifted);
+  }
+
  private:
   // Whether 16-bit results take the lesser of F and 1/2. Near zero F is no more than 1/2 anyhow if
   // `one` is no further below the unit of E, which is exp2_0.
@@ -142,21 +157,6 @@ struct LogisticOfCubic {
     return exp2_polynomial_6(f);
   }
   static GELU_KERNELS_HD double exp2_fraction(double f) { return exp2_polynomial(f); }
-
-  // scale E. v(a) log2(e) = a w reaches 160 (1090 in double) before g underflows, where a rounding
-  // of w to half a unit in the last place would change E by 80 units.
-  template <class Real>
-  static GELU_KERNELS_HD Real scaled_exponential(Real a) {
-    using C = Constants<Number<Real>>;
-    Pair<Real> w{C::k1_hi, C::k1_lo};
-    if constexpr (C::k3_hi != 0) {
-      const Real s = a * a;
-      w = polynomial_step({C::k3_hi, C::k3_lo}, s, w);
-      w.lo = fma(C::k3_hi, fma(a, a, -s), w.lo);
-    }
-    const Exponent<Real> u = exponent(-a, w.hi);
-    return scale_by_power_of_two(exp2_fraction(fma(-a, w.lo, u.fraction)), u.shifted);
-  }
 
   // F from a GPU's special function unit. Near zero F is at most 1/2 in spite of the unit's error,
   // as 2^-20 makes up for four times that, and the value is at least x/2, where ties of x/2 go (see
