@@ -86,6 +86,17 @@ def test_arithmetic(kind: str) -> None:
         assert_floats(found, exact(operation, DTYPES[kind], a, b))
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_reciprocal(kind: str) -> None:
+    x, _ = floats(DTYPES[kind])
+    found = evaluate(f"rcp.rn.{kind} d, a;", kind, (kind, x))
+    finite = x.isfinite() & (x != 0)
+    assert_floats(found[finite], exact(lambda x: 1 / x, DTYPES[kind], x[finite]))
+    special = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan], dtype=DTYPES[kind])
+    found = evaluate(f"rcp.rn.{kind} d, a;", kind, (kind, special))
+    assert_floats(found, [math.inf, -math.inf, 0.0, -0.0, math.nan])
+
+
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_arithmetic_with_a_number_of_16_bits(kind: str) -> None:
     a, c = floats(torch.float32)

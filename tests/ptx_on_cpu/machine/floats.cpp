@@ -29,6 +29,10 @@ T divide(T a, T b) {
   return canonical(a / b);
 }
 template <class T>
+T reciprocal(T a) {
+  return canonical(1 / a);
+}
+template <class T>
 T fused(T a, T b, T c) {
   return canonical(std::fma(a, b, c));
 }
@@ -156,6 +160,7 @@ void add_arithmetic(Table& table, const std::string& type) {
   }
   table["fma.rn." + type] = Lanes<fused<T>>::operation();
   table["div.rn." + type] = Lanes<divide<T>>::operation();
+  table["rcp.rn." + type] = Lanes<reciprocal<T>>::operation();
   add_signs_and_extremes<T>(table, type);
 }
 
