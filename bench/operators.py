@@ -60,11 +60,13 @@ EAGER_GATES: dict[str, Gate] = {
     "normal": F.gelu,
     "normal_tanh": partial(F.gelu, approximate="tanh"),
     "logistic_1702": quick_gelu,
+    "cauchy": lambda x: x * (0.5 + torch.atan(x) / math.pi),
 }
 DISTRIBUTIONS: dict[str, Gate] = {
     "normal": torch.special.ndtr,
     "normal_tanh": lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
     "logistic_1702": lambda x: torch.sigmoid(1.702 * x),
+    "cauchy": lambda x: 0.5 + torch.atan(x) / math.pi,
 }
 
 

@@ -1,5 +1,6 @@
 """Fits for 16-bit results: polynomials that put every input inside its rounding interval."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -159,18 +160,30 @@ def fit(problem: Problem, degree: int, exp2_error: float) -> list[float]:
     offset = {0: float(problem.offset)}
     c, _ = minimax.fit(basis, low, high, noise, minimax.to_float32, offset)
 
-    start = np.array(c[1:])
-    steps = STEP * orthogonal_steps(basis[:, 1:] / noise[:, None])
+    return walk(c[1:], basis[:, 1:] / noise[:, None], hardest.misses, problem.misses)
+
+
+def walk(
+    start: list[float],
+    basis: np.ndarray,
+    hardest_misses: Callable[[np.ndarray], int],
+    misses: Callable[[np.ndarray], int],
+) -> list[float]:
+    """The first coefficients without a miss on a random walk from `start`.
+
+    `basis` has a row for each result, in units of what roundings may move it by.
+    """
+    steps = STEP * orthogonal_steps(basis)
     for seed in range(RESTARTS):
         random = np.random.default_rng(seed)
-        best, fewest = start, len(room)
+        best, fewest = np.array(start), math.inf
         for _ in range(TRIALS):
             counts = random.integers(-4, 5, size=best.size)
             moved = best + sum(n * step for n, step in zip(counts, steps, strict=True))
             coefficients = moved.astype(np.float32)
-            count = hardest.misses(coefficients)
+            count = hardest_misses(coefficients)
             if count <= fewest:
                 best, fewest = moved, count
-            if count == 0 and problem.misses(coefficients) == 0:
+            if count == 0 and misses(coefficients) == 0:
                 return [float(x) for x in coefficients]
     raise ArithmeticError(f"no coefficients without a miss among {RESTARTS * TRIALS}")

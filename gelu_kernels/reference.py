@@ -41,9 +41,15 @@ def laplace(x: Tensor) -> Tensor:
     return _gate(x, lambda x: (torch.exp(x - torch.relu(x)) - torch.expm1(-torch.relu(x))) / 2)
 
 
-def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor]) -> Tensor:
-    # F is 0 or 1 beyond the bound; a finite factor there keeps 0 * inf out of value and gradient.
-    bound = 1e3
+def cauchy(x: Tensor) -> Tensor:
+    """x (1/2 + atan(x)/pi)."""
+    # 1/2 + atan(x)/pi is the angle of the point (-x, 1), whose tail does not cancel.
+    return _gate(x, lambda x: torch.atan2(torch.ones_like(x), -x) / math.pi, bound=1e75)
+
+
+def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor], bound: float = 1e3) -> Tensor:
+    # Beyond the bound F is 0 or 1, or x F(x) its limit. A finite factor there keeps 0 * inf out of
+    # value and gradient.
     x = torch.where(x < -bound, -bound, x)
     return x * distribution(torch.where(x > bound, bound, x))
 

@@ -1,7 +1,8 @@
 """Far out, at zero, and among the subnormal numbers: every gate, dtype and order of derivative.
 
-g(inf) = inf, g(-inf) = -0, g'(inf) = 1, g'(-inf) = 0, g''(+-inf) = 0, g(-0) = -0, g(+0) = +0, NaN
-gives NaN, and nothing else does. Near zero g(x) = x/2, g'(x) = 1/2, g''(x) = 2 F'(0).
+g(inf) = inf, g(-inf) = -0 or, of the Cauchy gate, -1/pi; g'(inf) = 1, g'(-inf) = 0, g''(+-inf) = 0,
+g(-0) = -0, g(+0) = +0, NaN gives NaN, and nothing else does. Near zero g(x) = x/2, g'(x) = 1/2,
+g''(x) = 2 F'(0).
 """
 
 import math
@@ -18,6 +19,15 @@ HUGE = {
     torch.bfloat16: [500.0, 1e19, 1e30, 3e38],
     torch.float32: [500.0, 1e13, 1.8e19, 1e30, 3e38, torch.finfo(torch.float32).max],
     torch.float64: [1000.0, 1e102, 1e155, 1e300, torch.finfo(torch.float64).max],
+}
+
+# The tails of the Cauchy gate are powers of x: from here on its derivatives underflow, and g(x) is
+# x or -1/pi.
+CAUCHY_END = {
+    torch.float16: 2.0**12,
+    torch.bfloat16: 2.0**50,
+    torch.float32: 2.0**50,
+    torch.float64: 2.0**358,
 }
 
 
@@ -37,10 +47,13 @@ def bits(numbers: list[float]) -> list[str]:
 
 
 def infinity_and_huge_numbers(gate: str, dtype: torch.dtype, device: str) -> None:
-    x = torch.tensor([*HUGE[dtype], math.inf], dtype=dtype)
+    end = CAUCHY_END[dtype] if gate == "cauchy" else 0
+    x = torch.tensor([*(x for x in HUGE[dtype] if x >= end), math.inf], dtype=dtype)
     count = len(x)
+    assert count > 2
+    limit = torch.tensor(-1 / math.pi if gate == "cauchy" else -0.0, dtype=dtype).item()
     assert results(gate, VALUE, x, device) == x.tolist()
-    assert bits(results(gate, VALUE, -x, device)) == bits([-0.0] * count)
+    assert bits(results(gate, VALUE, -x, device)) == bits([limit] * count)
     assert results(gate, DERIVATIVE, x, device) == [1.0] * count
     assert results(gate, DERIVATIVE, -x, device) == [0.0] * count
     assert results(gate, SECOND_DERIVATIVE, x, device) == [0.0] * count
@@ -79,8 +92,14 @@ def subnormals_are_kept(gate: str, dtype: torch.dtype, device: str) -> None:
 
 
 def subnormal_results_in_the_tail(gate: str, dtype: torch.dtype, device: str) -> None:
-    """Down the left tail the value passes through the subnormal numbers; it does not skip them."""
+    """Down the left tail the value passes through the subnormal numbers; it does not skip them. Of
+    the Cauchy gate it is the derivative that does."""
     tiny = torch.finfo(dtype).smallest_normal
+    if gate == "cauchy":
+        x = -torch.logspace(0, math.log2(CAUCHY_END[dtype]), 4096, base=2, dtype=torch.float64)
+        y = oracle.evaluate(gate, DERIVATIVE, x.to(dtype).to(device)).cpu().double()
+        assert ((y > 0) & (y < tiny)).sum() > 3
+        return
     x = -torch.linspace(1, 1024, 1023 * 256 + 1, dtype=torch.float64).to(dtype).unique()
     y = oracle.evaluate(gate, VALUE, x.to(device)).cpu().double()
     assert ((y < 0) & (y > -tiny)).sum() > 3

@@ -5,6 +5,7 @@ formula, a constant or a line of code with the kernels. A gate is g(x) = x F(x);
 which of g, g', g'' is meant. ``evaluate`` runs the kernels.
 """
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -53,6 +54,9 @@ def evaluate(gate: str, order: int, x: Tensor, bias: Tensor | None = None) -> Te
 def _tail(gate: str, a: float) -> tuple[mpf, mpf, mpf]:
     """F(-a), F'(a) and F''(a), each right to 60 digits: nothing cancels for a >= 0."""
     a = mpf(a)
+    if gate == "cauchy":
+        density = 1 / (mp.pi * (1 + a * a))
+        return mp.atan2(1, a) / mp.pi, density, -2 * mp.pi * a * density**2
     if gate == "normal":
         a = min(a, mpf(1e6))  # mpmath has no erfc(1e300); F(-1e6) = 10^-2e11 is as good as zero
         density = mp.exp(-a * a / 2) / mp.sqrt(2 * mp.pi)
@@ -75,6 +79,8 @@ def exact(gate: str, order: int, x: float) -> mpf:
     60 digits tell g(x) = x/2 + F'(0) x^2 from the tie x/2 down to the smallest bfloat16, where x is
     2^-133 = 1e-40; in the binary64 subnormals they do not.
     """
+    if gate == "cauchy" and order == DERIVATIVE:
+        return _cauchy_derivative(x)
     tail, density, density_slope = _tail(gate, abs(x))
     distribution = 1 - tail if x > 0 else tail
     if order == VALUE:
@@ -84,10 +90,20 @@ def exact(gate: str, order: int, x: float) -> mpf:
     return 2 * density + abs(x) * density_slope
 
 
+def _cauchy_derivative(x: float) -> mpf:
+    """g'(x): of F(-a) and a F'(a) a part in a^2 is left, and as many digits cancel."""
+    with mp.workprec(mp.prec + max(0, 2 * math.frexp(x)[1])):
+        tail, density, _ = _tail.__wrapped__("cauchy", abs(x))
+        return (1 - tail if x > 0 else tail) + x * density
+
+
 def second_derivative_terms(gate: str, x: float) -> mpf:
     """2 F'(x) + |x F''(x)|, the size of what is added up to g''(x)."""
     _, density, density_slope = _tail(gate, abs(x))
     return 2 * density + abs(x * density_slope)
+
+
+ROOTLESS = {"cauchy"}  # g' > 0
 
 
 @cache
@@ -115,6 +131,8 @@ def _taylor_at_root(gate: str) -> np.ndarray:
 
 def reference(gate: str, order: int, x: np.ndarray) -> np.ndarray:
     """g or g' in float64 for float32 numbers x, with a relative error below 1e-12."""
+    if gate == "cauchy":
+        return _cauchy_reference(order, x)
     if gate == "normal":
         distribution = ndtr(x)
         if order == VALUE:
@@ -139,6 +157,20 @@ def reference(gate: str, order: int, x: np.ndarray) -> np.ndarray:
     low = float(root(gate) - high)
     y[near] = np.polynomial.polynomial.polyval(x[near] - high - low, _taylor_at_root(gate))
     return y
+
+
+def _cauchy_reference(order: int, x: np.ndarray) -> np.ndarray:
+    a = np.abs(x)
+    tail = np.arctan2(1, a) / np.pi
+    if order == VALUE:
+        return np.where(x > 0, x * (1 - tail), x * tail)
+    # F(-a) - a F'(a), and where that would cancel its series in 1/a.
+    q = 1 / np.maximum(a, 8)
+    k = np.arange(1, 16)
+    terms = (-1.0) ** (k + 1) * 2 * k / (2 * k + 1) / np.pi
+    series = q**3 * np.polynomial.polynomial.polyval(q * q, terms)
+    d = np.where(a > 8, series, tail - a / (np.pi * (1 + np.minimum(a, 8) ** 2)))
+    return np.where(x > 0, 1 - d, d)
 
 
 def ulp(y: np.ndarray, dtype: torch.dtype) -> np.ndarray:

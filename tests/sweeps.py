@@ -76,10 +76,10 @@ def float32_sweep(gate: str, order: int, device: str, spacing: int = 1) -> Large
 
 @cache
 def left_end(gate: str, dtype: torch.dtype) -> float:
-    """The value underflows to zero between this whole number and its predecessor."""
+    """The value underflows to zero between this whole number and its predecessor; 1024 if never."""
     precision, smallest_exponent = FORMATS[dtype]
     half = mpf(2) ** (smallest_exponent - precision)
-    return next(a for a in range(1, 1024) if -oracle.exact(gate, VALUE, -float(a)) < half)
+    return next((a for a in range(1, 1024) if -oracle.exact(gate, VALUE, -float(a)) < half), 1024)
 
 
 def points(gate: str, dtype: torch.dtype) -> Tensor:
@@ -90,7 +90,7 @@ def points(gate: str, dtype: torch.dtype) -> Tensor:
     )
     tail = torch.rand(1200, dtype=torch.float64) * end
     around_zero = torch.randn(800, dtype=torch.float64)
-    root = float(oracle.root(gate))
+    root = -1.0 if gate in oracle.ROOTLESS else float(oracle.root(gate))
     distance = torch.logspace(-precision, -4, 200, base=2, dtype=torch.float64)
     close = torch.ldexp(torch.arange(-8.0, 9, dtype=torch.float64), torch.tensor(-precision))
     near_root = [root - distance, root + distance, root + close]

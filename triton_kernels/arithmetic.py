@@ -109,6 +109,15 @@ def approximate_quotient(n, d, C: tl.constexpr):
 
 
 @triton.jit
+def reciprocal(x, C: tl.constexpr):
+    if x.dtype == tl.float64:
+        return 1.0 / x
+    else:
+        estimate = refined_reciprocal(x, C)
+        return fma(estimate, fma(negated(x), estimate, 1.0), estimate)
+
+
+@triton.jit
 def exp2(x):
     return tl.exp2(x)
 

@@ -161,6 +161,12 @@ GELU_KERNELS_HD Real where_positive(Real x, Y y, Otherwise otherwise) {
   return x > 0 ? y() : otherwise();
 }
 
+// y where the condition holds, else otherwise.
+template <typename Real>
+GELU_KERNELS_HD Real where(bool condition, Real y, Real otherwise) {
+  return condition ? y : otherwise;
+}
+
 GELU_KERNELS_HD bool is_positive_or_nan(float x) { return !(x <= 0); }
 
 // x - y. Where x or y may be a product, formulas say `difference`: pairs must not fuse the two
@@ -206,6 +212,20 @@ GELU_KERNELS_HD Real quotient(Real n, Real d) {
 #endif
 }
 GELU_KERNELS_HD double quotient(double n, double d) { return n / d; }
+
+// 1/x, correctly rounded, for x and 1/x far from overflow and underflow; for other x, anything. The
+// first step of Newton's may miss 40 of the 2^23 significands, the second one 0x1.fffffe at most.
+// There the unit is right, for a GPU's own division takes the same steps.
+template <typename Real>
+GELU_KERNELS_HD Real reciprocal(Real x) {
+#ifdef __CUDA_ARCH__
+  const Real estimate = refined_reciprocal(x);
+  return fma(estimate, fma(-x, estimate, 1.0f), estimate);
+#else
+  return 1 / x;
+#endif
+}
+GELU_KERNELS_HD double reciprocal(double x) { return 1 / x; }
 
 // c0 + c1 x + c2 x^2 + ... by Horner's rule, unrolled.
 template <typename Real>

@@ -81,6 +81,9 @@ GELU_KERNELS_HD float_pair where_positive(float_pair x, Y y, Otherwise otherwise
   const float_pair a = y(), b = otherwise();
   return {x.low > 0 ? a.low : b.low, x.high > 0 ? a.high : b.high};
 }
+GELU_KERNELS_HD float_pair where(bool_pair condition, float_pair y, float_pair otherwise) {
+  return {condition.low ? y.low : otherwise.low, condition.high ? y.high : otherwise.high};
+}
 GELU_KERNELS_HD float_pair at_most(float_pair x, float limit) {
   return {at_most(x.low, limit), at_most(x.high, limit)};
 }

@@ -1,6 +1,7 @@
 // The list of gates: the only place that names them all.
 #pragma once
 
+#include "csrc/gates/cauchy.h"
 #include "csrc/gates/laplace.h"
 #include "csrc/gates/logistic.h"
 #include "csrc/gates/logistic_1702.h"
@@ -13,7 +14,8 @@
   _(normal_tanh, NormalTanh, "tanh")        \
   _(logistic_1702, Logistic1702, "sigmoid") \
   _(logistic, Logistic, nullptr)            \
-  _(laplace, Laplace, nullptr)
+  _(laplace, Laplace, nullptr)              \
+  _(cauchy, Cauchy, nullptr)
 
 namespace gelu_kernels {
 

@@ -81,6 +81,10 @@ def quotient(n: Real, d: Real, C: Constants) -> Real:
 approximate_quotient = quotient
 
 
+def reciprocal(x: Real, C: Constants) -> Real:
+    return constant(1.0, x) / x
+
+
 def exp2(x: Real) -> Real:
     """Exact for an integer."""
     return Real(virtualized.ops.exp2(x.value), x.dtype)

@@ -59,6 +59,12 @@ def approximate_quotient(n: Real, d: Real, C: Constants) -> Real:
     return n / d
 
 
+def reciprocal(x: Real, C: Constants) -> Real:
+    """1/x, correctly rounded, for x and 1/x far from overflow and underflow; else anything."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return constant(1.0, x) / x
+
+
 def exp2(x: Real) -> Real:
     """2^x, to a unit in the last place or by a GPU's special function unit."""
     return np.exp2(x)

@@ -1,0 +1,156 @@
+// The gate of the Cauchy distribution: g(x) = x F(x) with F(x) = 1/2 + atan(x)/pi and the density
+// F'(x) = 1 / (pi (1 + x^2)). For x -> -inf it tends to -1/pi, as the ELU with alpha = 1/pi does.
+//
+// With a = |x|: g(x) = max(x, 0) - a F(-a); g'(x) = D(a) for x < 0 and 1 - D(a) for x > 0, where
+// D(a) = F(-a) - a F'(a) falls as 2 / (3 pi a^3) and has no root. g''(x) = 2 pi F'(x)^2.
+//
+// Formulas are chosen by whether a is near zero or far from it. That is a select, never a branch:
+// processors compute both in vectors.
+#pragma once
+
+#include <cmath>
+
+#include "csrc/gates/arithmetic.h"
+#include "csrc/gates/coefficients/cauchy.h"
+
+namespace gelu_kernels {
+
+struct Cauchy {
+  // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
+  static constexpr bool may_tie = true;
+
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real value(Real x) {
+    using C = Constants<Precision>;
+    if constexpr (is_half<Precision>) {
+      const Real a = magnitude(x, C::half_limit);
+      const Real f = half_tail<Precision>(a, C::one_over_pi, C::one_over_pi);
+      return fma(-a, f, positive_part(x));
+    } else {
+      // Far from zero a F(-a) = atan(1/a) / (pi / a) has no other rounding than the polynomial's.
+      const Real a = magnitude(x, C::limit);
+      const Real q = small_argument<C>(a);
+      const auto is_far = Real(C::split) < a;
+      const Real p = cauchy_arctangent(q * q);
+      const Real factor = where(is_far, Real(1), a);
+      return fma(-factor, where(is_far, p, fma(-q, p, Real(0.5))), positive_part(x));
+    }
+  }
+
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real derivative(Real x) {
+    using C = Constants<Precision>;
+    Real d;
+    if constexpr (is_half<Precision>) {
+      d = half_tail<Precision>(magnitude(x, C::half_limit), C::two_over_pi, 0);
+    } else {
+      d = derivative_tail<C>(magnitude(x, C::limit));
+    }
+    return where_positive(x, [&] { return Real(1) - d; }, [&] { return d; });
+  }
+
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real second_derivative(Real x) {
+    using C = Constants<Precision>;
+    const Real r = inverse_square<C>(magnitude(x, C::limit));
+    return r * C::two_over_pi * r;
+  }
+
+  // F(-a) for a >= 0, down to zero at infinity.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail(Real a) {
+    using C = Constants<Precision>;
+    // Beyond `huge` F(-a) is 1 / (pi a), to the last place, and 1/a need not be a normal number.
+    const Real scale = where(Real(C::huge) < a, Real(C::huge_scale), Real(1));
+    const Real b = at_most(a * scale, C::limit);
+    const Real q = small_argument<C>(b);
+    const auto is_far = Real(C::split) < b;
+    const Real half = where(is_far, Real(0), Real(0.5));
+    return fma(where(is_far, q, -q), cauchy_arctangent(q * q), half) * scale;
+  }
+
+  // F'(a), or 0 where that is not a normal number.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real density(Real a) {
+    using C = Constants<Precision>;
+    return inverse_square<C>(a) * C::one_over_pi;
+  }
+
+  // Whether u < 2^32 F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
+  // absolute error of less than 2e-6. F is a quotient of polynomials, but this needs no division.
+  template <class Real>
+  static GELU_KERNELS_HD auto in_tail(Real x, Real u) {
+    const Real a = magnitude_or_limit(x, CauchyConstants<fp32>::tail_limit);
+    const Real denominator = cauchy_tail_denominator(a);
+    return fma(u, denominator, denominator) < cauchy_tail_numerator(a);
+  }
+
+  // F, F' and g'' as formulas over any type that has such functions of its own: over at::Tensor,
+  // they can be differentiated further.
+  template <class T>
+  static T distribution_formula(const T& z) {
+    return atan2(ones_like(z), -z) * 0.3183098861837907;  // 1/2 + atan(z)/pi would cancel
+  }
+  template <class T>
+  static T density_formula(const T& z) {
+    return 0.3183098861837907 / (1 + z * z);
+  }
+  template <class T>
+  static T second_derivative_formula(const T& x) {
+    const T y = nan_to_num(x, NAN);  // infinity as a finite number, of which g'' is 0 as well
+    const T d = 1 + y * y;
+    return 0.6366197723675814 / d / d;
+  }
+
+ private:
+  // 16-bit results are evaluated in float.
+  template <class Precision>
+  using Constants = CauchyConstants<std::conditional_t<is_half<Precision>, fp32, Precision>>;
+
+  // 1 / (1 + a^2), or 0 where that is so small that a GPU's unit takes it for zero.
+  template <class C, class Real>
+  static GELU_KERNELS_HD Real inverse_square(Real a) {
+    return where(Real(C::square_limit) < a, Real(0), reciprocal(fma(a, a, Real(1))));
+  }
+
+  // The argument q of atan: a near zero, else 1/a.
+  template <class C, class Real>
+  static GELU_KERNELS_HD Real small_argument(Real a) {
+    return where(Real(C::split) < a, reciprocal(a), a);
+  }
+
+  // D: near zero 1/2 - 2 a/pi + a^3 R(a^2), far from it q^3 Q(q^2). q^2 is s + `error`, which makes
+  // up for the rounding of q too.
+  template <class C, class Real>
+  static GELU_KERNELS_HD Real derivative_tail(Real a) {
+    const Real q = small_argument<C>(a);
+    const Real s = q * q;
+    const auto is_far = Real(C::split) < a;
+    const Real near = cauchy_derivative_near(fma(q, q, Real(-C::near_centre)));
+    const Real far = cauchy_derivative_far(fma(q, q, Real(-C::far_centre)));
+    const Real y = q * where(is_far, far, near);
+    const Real relative_error = where(is_far, fma(-a, q, Real(1)) * 3, Real(0));
+    const Real error = fma(relative_error, s, fma(q, q, -s));
+    const Real linear = where(is_far, Real(0), fma(-q, Real(C::two_over_pi), Real(0.5)));
+    return fma(y, s, fma(y, error, linear));
+  }
+
+  // F(-a) and D(a) for 16-bit results. With sin(t) = 1 / sqrt(1 + a^2) and w = sin(t) cos(t) =
+  // a / (1 + a^2), F(-a) = t/pi = w (1/pi + rho T(rho)) and D(a) = (t - w)/pi = w rho T(rho), where
+  // rho = sin(t)^2. Near zero cos(t) takes the place of sin(t): then F(-a) = 1/2 - w (1/pi + rho
+  // T(rho)) and D(a) = 1/2 - w (2/pi + rho T(rho)). One T serves all of them.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real half_tail(Real a, Number<Real> near, Number<Real> far) {
+    using Half = std::conditional_t<std::is_same_v<Precision, fp16>, fp16, bf16>;
+    const Real r = reciprocal(fma(a, a, Real(1)));
+    const Real w = a * r;
+    const auto is_far = Real(1) < a;
+    const Real rho = where(is_far, r, a * w);
+    const Real t = cauchy_arcsine(Half(), rho);
+    const Real angle = fma(rho, t, where(is_far, Real(far), Real(near)));
+    const Real half = where(is_far, Real(0), Real(0.5));
+    return fma(where(is_far, w, -w), angle, half);
+  }
+};
+
+}  // namespace gelu_kernels
