@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelu_kernels import nn, replace_activations, replace_gelu
 from gelu_kernels.replace.compositions import compositions, factors
+from gelu_kernels.replace.experts import clamped_glu
 from gelu_kernels.replace.glu import Factor, GLUGate
 
 GELU = torch.nn.GELU
@@ -226,6 +227,8 @@ LEFT_ALONE = {
         "act",
         "overwrites its input",
     ),
+    "alpha": (lambda: ClampedExperts(alpha=1.5), "_apply_gate", "its alpha is 1.5"),
+    "limit": (lambda: ClampedExperts(limit=0.0), "_apply_gate", "its limit 0.0"),
     "hooks": (lambda: Mlp(with_forward_hook(GELU())), "act", "it has hooks"),
     "own forward": (lambda: Mlp(with_own_forward(GELU())), "act", "its forward was replaced"),
     "root": (GELU, "", "cannot be replaced in place"),
@@ -275,7 +278,7 @@ def test_report(capsys):
 
 
 def test_replace_gelu_leaves_all_else():
-    model = Sequential(SiLU(), DerivedSiLU(), Gated(SiLU()), Gated(GELU()))
+    model = Sequential(SiLU(), DerivedSiLU(), Gated(SiLU()), Gated(GELU()), ClampedExperts())
     replacement = replace_gelu(model)
     assert str(replacement).splitlines() == [
         "replace_gelu: 1 changed, 0 left alone",
@@ -515,6 +518,52 @@ def test_factor_is_no_tensor():
     for use in (torch.relu, lambda f: torch.ones(3) + f, lambda f: torch.stack([f])):
         with pytest.raises(TypeError, match="Factor"):
             use(factor)
+
+
+# The clamped unit of gpt-oss
+
+
+class ClampedExperts(Module):
+    def __init__(self, alpha=1.702, limit=0.75):
+        super().__init__()
+        self.alpha, self.limit = alpha, limit
+
+    def _apply_gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up[..., ::2], gate_up[..., 1::2]
+        gate = gate.clamp(min=None, max=self.limit)
+        up = up.clamp(min=-self.limit, max=self.limit)
+        glu = gate * torch.sigmoid(gate * self.alpha)
+        gated_output = (up + 1) * glu
+        return gated_output
+
+    def forward(self, x):
+        return self._apply_gate(x)
+
+
+class OtherOffset(ClampedExperts):
+    def _apply_gate(self, gate_up: torch.Tensor) -> torch.Tensor:
+        gate, up = gate_up[..., ::2], gate_up[..., 1::2]
+        gate = gate.clamp(min=None, max=self.limit)
+        up = up.clamp(min=-self.limit, max=self.limit)
+        glu = gate * torch.sigmoid(gate * self.alpha)
+        gated_output = (up + 2) * glu
+        return gated_output
+
+
+def test_clamped_glu(device):
+    model = ClampedExperts()
+    x = 2 * torch.randn(5, 8, dtype=torch.float64, device=device)
+    assert (x > 0.75).any() and (x < -0.75).any()
+    expected = compute(model, x)
+    with replace_activations(model) as replacement:
+        assert changes(replacement).keys() == {"_apply_gate"}
+        assert model._apply_gate.func is clamped_glu
+        assert error(compute(model, x), expected) < 1e-12
+        assert error(compute(copy.deepcopy(model), x), expected) < 1e-12
+        assert error(compute(pickle.loads(pickle.dumps(model)), x), expected) < 1e-12
+        assert not replace_activations(model).changed
+    assert "_apply_gate" not in vars(model)
+    assert not replace_activations(OtherOffset()).changed
 
 
 # Fusion

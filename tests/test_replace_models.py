@@ -20,6 +20,7 @@ from torch import Tensor
 from gelu_kernels import nn, replace_activations
 from gelu_kernels.operators import APPROXIMATE
 from gelu_kernels.replace.describe import describe
+from gelu_kernels.replace.experts import clamped_glu
 from gelu_kernels.replace.glu import GLUGate
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
@@ -167,6 +168,10 @@ MODELS = {
         partial(decoder, "Mixtral", **EXPERTS), "SiLUActivation", "logistic",
         {}, {}, {MLP + "experts.act_fn"}, {},
     ),
+    "gpt-oss": (
+        partial(decoder, "GptOss", swiglu_limit=0.5, **EXPERTS), "method", None,
+        {}, {}, {MLP + "experts._apply_gate"}, {},
+    ),
     "clip": (clip, "QuickGELUActivation", "logistic_1702", {
         f"{part}_model.encoder.layers.0.mlp.activation_fn":
             f"{part}_model.encoder.layers.0.mlp.fc1" for part in ("text", "vision")
@@ -252,7 +257,9 @@ def test_what_is_replaced(case):
     assert changes(replacement).keys() == {*case.fused, *case.not_fused, *case.gated}
     for change in replacement.changed:
         assert type(change.old).__name__ == case.old
-        if change.name in case.gated:
+        if case.gate is None:
+            assert change.new.func is clamped_glu
+        elif change.name in case.gated:
             assert type(change.new) is GLUGate and change.new.gate == case.gate
         else:
             assert type(change.new) is nn.GELU

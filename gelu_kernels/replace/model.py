@@ -7,6 +7,7 @@ import torch
 from gelu_kernels.replace import activations
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.encoder import leave_fast_path
+from gelu_kernels.replace.experts import replace_clamped_glu
 from gelu_kernels.replace.fused_bias import linear_before, linear_gelu, nothing_for
 from gelu_kernels.replace.glu import glu_gate_for, is_factor
 from gelu_kernels.replace.replacement import Replacement
@@ -26,7 +27,8 @@ def replace_activations(model: torch.nn.Module, *, fuse_bias: bool = False) -> R
     ``act(gate_proj(x)) * up_proj(x)``, or a product with a name to which alone ``act(x)`` was
     assigned. The module then does nothing else with ``act``, whose place a ``GLUGate`` takes. What
     it returns is no tensor: it waits for the product, and who calls ``act`` from outside, or hooks
-    it later, sees that. The module itself, its ``forward``, parameters and hooks stay.
+    it later, sees that. The module itself, its ``forward``, parameters and hooks stay. So is the
+    clamped unit of gpt-oss's experts, a method, with the limit that they have.
 
     Left alone, and reported, is what else goes by the name of GELU or SiLU: other classes and
     functions, subclasses, modules with hooks or with a ``forward`` of their own, ones that
@@ -143,6 +145,8 @@ def _replace(
                 result.set(owner, name, new)
             if why:
                 result.not_fused[name] = why
+        if fuse_glu:
+            replace_clamped_glu(result, prefix, owner)
     if (gate := activations.gate_of(model)) and activations.name_of(gate) in names:
         result.left_alone[""] = "a module cannot be replaced in place, but where another holds it"
     leave_fast_path(result, modules)

@@ -1,7 +1,7 @@
 """What was done to a model, and how to undo it."""
 
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import MethodType, TracebackType
 
 import torch
 
@@ -78,7 +78,10 @@ class Replacement:
             change = self.changed.pop()
             if isinstance(change.old, torch.nn.Module):
                 change.old.train(change.new.training)
-            setattr(change.owner, change.attribute, change.old)
+            if isinstance(change.old, MethodType):  # of the class
+                delattr(change.owner, change.attribute)
+            else:
+                setattr(change.owner, change.attribute, change.old)
 
     def __enter__(self) -> "Replacement":
         return self
