@@ -268,8 +268,8 @@ PUBLIC = (
         "gate",
         ("x",),
         "g(x)",
-        functions={"silu": "logistic", "gate": None},
-        modules={"SiLU": "logistic"},
+        functions={"silu": "logistic", "lalu": "laplace", "gate": None},
+        modules={"SiLU": "logistic", "LaLU": "laplace"},
     ),
     PublicOperator(
         "fused_gate", "gate", "bias_gate", ("x", "bias"), "g(x + bias)", functions={"gate": None}

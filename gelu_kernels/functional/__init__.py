@@ -4,7 +4,7 @@ In eager mode a call goes straight to C++. Under ``torch.compile``, in a torch f
 with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these can see.
 """
 
-from gelu_kernels.functional.gate import bias_gelu, gate, gelu, silu
+from gelu_kernels.functional.gate import bias_gelu, gate, gelu, lalu, silu
 from gelu_kernels.functional.glu import geglu, glu, swiglu
 from gelu_kernels.functional.soi import bias_soi_map, soi_map
 
@@ -15,6 +15,7 @@ __all__ = [
     "geglu",
     "gelu",
     "glu",
+    "lalu",
     "silu",
     "soi_map",
     "swiglu",

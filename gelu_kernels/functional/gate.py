@@ -119,3 +119,28 @@ def silu(input: Tensor) -> Tensor:
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gate(input, gate="logistic")
     return _C.fused_gate(input, None, "logistic")
+
+
+def lalu(input: Tensor) -> Tensor:
+    r"""Laplace linear unit, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0,
+    :math:`x \, (1 - e^{-x} / 2)` above.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+
+    Returns:
+        A tensor of the same shape, dtype and (where ``input`` is dense) strides.
+
+    Raises:
+        TypeError: ``input`` has another dtype, or is not strided.
+
+    Accuracy: as :func:`gelu`. lalu(-inf) is -0, lalu(inf) is inf.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 4.
+
+    >>> lalu(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1839,  0.0000,  0.8161])
+    """
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gate(input, gate="laplace")
+    return _C.fused_gate(input, None, "laplace")

@@ -167,3 +167,24 @@ class SiLU(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.silu(input)
+
+
+class LaLU(nn.Module):
+    r"""Element by element, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0 and
+    :math:`x \, (1 - e^{-x} / 2)` above.
+
+    Shape: any, in and out; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+
+    Accuracy: as :func:`gelu_kernels.functional.lalu`.
+
+    Source: Hendrycks and Gimpel (2016), section 4.
+
+    >>> LaLU()(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1839,  0.0000,  0.8161])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.lalu(input)
