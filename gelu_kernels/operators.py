@@ -268,8 +268,8 @@ PUBLIC = (
         "gate",
         ("x",),
         "g(x)",
-        functions={"silu": "logistic", "lalu": "laplace", "gate": None},
-        modules={"SiLU": "logistic", "LaLU": "laplace"},
+        functions={"silu": "logistic", "lalu": "laplace", "cauchy_gate": "cauchy", "gate": None},
+        modules={"SiLU": "logistic", "LaLU": "laplace", "CauchyGate": "cauchy"},
     ),
     PublicOperator(
         "fused_gate", "gate", "bias_gate", ("x", "bias"), "g(x + bias)", functions={"gate": None}

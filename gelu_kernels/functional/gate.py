@@ -144,3 +144,29 @@ def lalu(input: Tensor) -> Tensor:
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gate(input, gate="laplace")
     return _C.fused_gate(input, None, "laplace")
+
+
+def cauchy_gate(input: Tensor) -> Tensor:
+    r"""The gate of the Cauchy distribution, :math:`x \, (1/2 + \arctan(x) / \pi)`, a relative of
+    the ELU: below it tends to :math:`-1/\pi`.
+
+    Args:
+        input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+
+    Returns:
+        A tensor of the same shape, dtype and (where ``input`` is dense) strides.
+
+    Raises:
+        TypeError: ``input`` has another dtype, or is not strided.
+
+    Accuracy: as :func:`gelu`. cauchy_gate(-inf) is :math:`-1/\pi`, with a derivative of 0, and
+    cauchy_gate(inf) is inf.
+
+    Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 4.
+
+    >>> cauchy_gate(torch.tensor([-torch.inf, -1.0, 0.0, 1.0]))
+    tensor([-0.3183, -0.2500,  0.0000,  0.7500])
+    """
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gate(input, gate="cauchy")
+    return _C.fused_gate(input, None, "cauchy")

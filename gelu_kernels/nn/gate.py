@@ -188,3 +188,24 @@ class LaLU(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.lalu(input)
+
+
+class CauchyGate(nn.Module):
+    r"""Element by element, the gate of the Cauchy distribution:
+    :math:`x \, (1/2 + \arctan(x) / \pi)`.
+
+    Shape: any, in and out; float64, float32, float16 or bfloat16.
+
+    Raises (in the call):
+        TypeError: the input has another dtype, or is not strided.
+
+    Accuracy: as :func:`gelu_kernels.functional.cauchy_gate`.
+
+    Source: Hendrycks and Gimpel (2016), section 4.
+
+    >>> CauchyGate()(torch.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.2500,  0.0000,  0.7500])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.cauchy_gate(input)
