@@ -23,15 +23,22 @@ def call(request: pytest.FixtureRequest) -> Call:
     return request.param
 
 
-unused = count(1)
+DEVICE = 1
+unused = count(DEVICE + 1)
 
 
 @pytest.fixture
 def device() -> Iterator[int]:
+    """One for all tensors."""
+    with cuda.enabled(), cuda.on_device(DEVICE):
+        yield DEVICE
+
+
+@pytest.fixture
+def unused_device() -> Iterator[None]:
     """One on which nothing is loaded yet, for all tensors."""
-    device = next(unused)
-    with cuda.enabled(), cuda.on_device(device):
-        yield device
+    with cuda.enabled(), cuda.on_device(next(unused)):
+        yield
 
 
 def start(call: Call) -> None:
@@ -80,7 +87,8 @@ OTHERS = [
 ]
 
 
-def test_a_small_call_loads_what_others_need(call: Call, device: int) -> None:
+@pytest.mark.usefixtures("unused_device")
+def test_a_small_call_loads_what_others_need(call: Call) -> None:
     """In a capture nothing could be loaded."""
     for gate, dtype in product(call.gates, DTYPES):
 
@@ -95,7 +103,8 @@ def test_a_small_call_loads_what_others_need(call: Call, device: int) -> None:
         assert cuda.state().loaded == loaded
 
 
-def test_a_capture_without_a_warm_up_is_refused(device: int) -> None:
+@pytest.mark.usefixtures("unused_device")
+def test_a_capture_without_a_warm_up_is_refused() -> None:
     message = "gate_forward: .* cudaErrorStreamCaptureUnsupported: operation not permitted"
     with cuda.capture(), pytest.raises(torch.AcceleratorError, match=message):
         start(CORE_CALLS[0])

@@ -25,6 +25,15 @@ def random(*shape: int) -> Tensor:
     return normal(*shape, dtype=torch.bfloat16)
 
 
+def rows_of(call: Call, tensors: list[Tensor], part: slice) -> list[Tensor]:
+    """Of the tensors that have rows."""
+    has_rows = Extent.ELEMENTS, Extent.HALVES, Extent.ROWS
+    return [
+        t[part].clone() if extent in has_rows else t
+        for extent, t in zip(call.tensors.values(), tensors, strict=True)
+    ]
+
+
 def assert_same(results: Results, expected: Results) -> None:
     for y, e in zip(results, expected, strict=True):
         assert bits.differing(y, e) == 0
@@ -65,8 +74,7 @@ def test_errors_of_the_special_function_unit_change_nothing(
     tensors = bits.of_any_numbers(call, dtype)
     rows = tensors[list(call.tensors).index(call.leading)].size(0)
     for at, (exp2, reciprocal, seed) in enumerate(UNITS):
-        part = slice(at % 8, rows, 8)
-        some = [t[part] if t.dim() == 2 else t for t in tensors]
+        some = rows_of(call, tensors, slice(at % 8, rows, 8))
         expected = call(*some, gate=gate)
         with special_function_unit(exp2, reciprocal, seed), kernels_for(backend):
             assert_same(call(*some, gate=gate), expected)
@@ -151,12 +159,8 @@ def test_more_than_two_to_the_31_elements(call: Call, columns: int, offset: int)
         results = call(*tensors)
     for end in (slice(2), slice(-2, None)):
         parts = [
-            t[: 2 * columns // 8]
-            if extent is Extent.BITS
-            else t[end].clone()
-            if t.dim() == 2
-            else t
-            for extent, t in zip(call.tensors.values(), tensors, strict=True)
+            t[: 2 * columns // 8] if extent is Extent.BITS else t
+            for extent, t in zip(call.tensors.values(), rows_of(call, tensors, end), strict=True)
         ]
         place = (rows - 2) * columns if end.stop is None else 0
         if "seed" in call.tensors:

@@ -55,7 +55,8 @@ void over_rows(const char* op, Gate gate, const std::optional<at::Tensor>& weigh
     return;
   }
   const at::Tensor weights = weight ? weight->contiguous() : at::Tensor();
-  const at::Tensor sums = dweight ? Device::empty_contiguous(*dweight) : at::Tensor();
+  at::Tensor sums;
+  if (dweight) sums = dweight->is_contiguous() ? *dweight : Device::empty_contiguous(*dweight);
   const auto run = [&](int64_t rows, int64_t columns, const auto&... matrices) {
     GluKernels<Device, outputs>::run(op, out, gate,
                                      {{matrices...},
@@ -74,7 +75,7 @@ void over_rows(const char* op, Gate gate, const std::optional<at::Tensor>& weigh
   } else {
     with_matrices<outputs>(out.size(-1), run, out, operands...);
   }
-  if (dweight) dweight->copy_(sums);
+  if (dweight && !sums.is_same(*dweight)) dweight->copy_(sums);
 }
 
 }  // namespace gelu_kernels
