@@ -55,17 +55,26 @@ def quick_gelu(x: Tensor) -> Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
+def laplace_distribution(x: Tensor) -> Tensor:
+    tail = torch.exp(-x.abs()) / 2
+    return torch.where(x < 0, tail, 1 - tail)
+
+
 # As one writes them; another gate is written as in gelu_kernels/reference.py.
 EAGER_GATES: dict[str, Gate] = {
     "normal": F.gelu,
     "normal_tanh": partial(F.gelu, approximate="tanh"),
     "logistic_1702": quick_gelu,
+    "logistic": F.silu,
+    "laplace": lambda x: x * laplace_distribution(x),
     "cauchy": lambda x: x * (0.5 + torch.atan(x) / math.pi),
 }
 DISTRIBUTIONS: dict[str, Gate] = {
     "normal": torch.special.ndtr,
     "normal_tanh": lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
     "logistic_1702": lambda x: torch.sigmoid(1.702 * x),
+    "logistic": torch.sigmoid,
+    "laplace": laplace_distribution,
     "cauchy": lambda x: 0.5 + torch.atan(x) / math.pi,
 }
 
@@ -88,14 +97,19 @@ def eager_forward(op: str, gate: str) -> Function:
 
 
 # Backward passes by the operators that autograd calls, after forward has saved its tensors.
+GRADIENTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "normal": aten.gelu_backward.default,
+    "normal_tanh": partial(aten.gelu_backward.default, approximate="tanh"),
+    "logistic": aten.silu_backward.default,
+}
 
 
-def eager_gelu_backward(approximate: str, dy: Tensor, x: Tensor) -> Call:
-    return partial(aten.gelu_backward.default, dy, x, approximate=approximate)
+def eager_gate_backward(gate: str, dy: Tensor, x: Tensor) -> Call:
+    return partial(GRADIENTS[gate], dy, x)
 
 
-def eager_bias_gelu_backward(approximate: str, dy: Tensor, x: Tensor, bias: Tensor) -> Call:
-    gradient = eager_gelu_backward(approximate, dy, x + bias)
+def eager_bias_gate_backward(gate: str, dy: Tensor, x: Tensor, bias: Tensor) -> Call:
+    gradient = eager_gate_backward(gate, dy, x + bias)
 
     def call() -> tuple[Tensor, Tensor]:
         dx = gradient()
@@ -104,26 +118,27 @@ def eager_bias_gelu_backward(approximate: str, dy: Tensor, x: Tensor, bias: Tens
     return call
 
 
-def eager_geglu_backward(approximate: str, dy: Tensor, x: Tensor, up: Tensor) -> Call:
-    value = F.gelu(x, approximate=approximate)
-    backward = partial(aten.gelu_backward.default, approximate=approximate)
-    return lambda: (backward(dy * up, x), dy * value)
+def eager_glu_backward(gate: str, dy: Tensor, x: Tensor, up: Tensor) -> Call:
+    value, gradient = EAGER_GATES[gate](x), GRADIENTS[gate]
+    return lambda: (gradient(dy * up, x), dy * value)
 
 
-def eager_geglu_halves_backward(approximate: str, dy: Tensor, both: Tensor) -> Call:
-    gradients = eager_geglu_backward(approximate, dy, *both.chunk(2, -1))
+def eager_glu_halves_backward(gate: str, dy: Tensor, both: Tensor) -> Call:
+    gradients = eager_glu_backward(gate, dy, *both.chunk(2, -1))
     return lambda: torch.cat(gradients(), -1)
 
 
 EAGER_BACKWARD: dict[str, Callable[..., Call]] = {
-    "gelu": eager_gelu_backward,
-    "bias_gelu": eager_bias_gelu_backward,
-    "geglu": eager_geglu_backward,
-    "geglu_halves": eager_geglu_halves_backward,
+    "gelu": eager_gate_backward,
+    "gate": eager_gate_backward,
+    "bias_gelu": eager_bias_gate_backward,
+    "bias_gate": eager_bias_gate_backward,
+    "geglu": eager_glu_backward,
+    "geglu_halves": eager_glu_halves_backward,
 }
 
 
 def eager_backward(op: str, gate: str) -> Backward | None:
-    if op in EAGER_BACKWARD and GATES[gate] in ("none", "tanh"):
-        return partial(EAGER_BACKWARD[op], GATES[gate])
+    if op in EAGER_BACKWARD and gate in GRADIENTS:
+        return partial(EAGER_BACKWARD[op], gate)
     return None
