@@ -159,7 +159,7 @@ def launch(
     """Starts the kernel that ``specialize(key)`` says, on the device of the first tensor and in the
     current stream there. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""
     device = tensors[0].device
-    start = _starts.get((device, key))
+    start = _starts.get((device, specialize, key))
     if start is None:
         try:
             from triton import knobs
@@ -170,5 +170,5 @@ def launch(
             ) from error
         s = specialize(key)
         start = _interpreted(s) if knobs.runtime.interpret else _compiled(op, s, device)
-        _starts[device, key] = start
+        _starts[device, specialize, key] = start
     start(grid, tensors, numbers)
