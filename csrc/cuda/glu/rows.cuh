@@ -117,7 +117,6 @@ __global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>
     at[k] = tile_at(m.operands[k], row, first + offset).data;
   }
   Real lanes[parts][M::size] = {};
-  const int64_t columns = min(m.columns - first, tile);
   // A step of the warp; `left` columns of it, from the lane's first one on, are in the tile.
   const auto take_step = [&](auto is_whole, int left_of_step) {
     constexpr bool kWhole = decltype(is_whole)::value;
