@@ -246,6 +246,14 @@ def compute(model, inputs):
     return [t.detach().double() for t in (y, *gradients) if t is not None]
 
 
+def after_a_step(model, inputs):
+    """The parameters after a step of SGD, in float64. The model stays as it is."""
+    model = copy.deepcopy(model)
+    loss(model, inputs).backward()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    return [parameter.detach().double() for parameter in model.parameters()]
+
+
 def distance(actual, expected):
     """Of all elements, relative, in the Euclidean norm."""
     a, e = (torch.cat([t.flatten() for t in tensors]) for tensors in (actual, expected))
@@ -303,6 +311,17 @@ def test_bfloat16(case):
         with replace_activations(model, fuse_bias=fuse_bias):
             patched = distance(compute(model, case.inputs), exact)
         assert 0 < patched < min(1.25 * unpatched, 2**-5)
+
+
+def test_a_bfloat16_step(case):
+    """Of most parameters the rounding of the step is all of the error: 0.997 to 1.002 times as much
+    over six seeds."""
+    model = case.model.bfloat16()
+    exact = after_a_step(copy.deepcopy(model).double(), case.inputs)
+    unpatched = distance(after_a_step(model, case.inputs), exact)
+    with replace_activations(model):
+        patched = distance(after_a_step(model, case.inputs), exact)
+    assert 0 < patched < 1.005 * unpatched
 
 
 @few_models
