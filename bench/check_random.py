@@ -101,7 +101,7 @@ def kept_exactly(result: object, source: Tensor) -> Tensor:
 
 
 def check_soi(workload: Workload, inputs: Inputs, label: str, side: Side) -> None:
-    x = workload.operator.formula_of(lambda x: x)(*inputs.operands)  # with its bias
+    x = workload.operator.formula_of(lambda x: x, torch.sign)(*inputs.operands)  # with its bias
     source = x if label == "forward" else inputs.dy
     draws = math.ceil(LEAST / workload.elements)
     sample = x.flatten()[:SAMPLE]

@@ -56,8 +56,8 @@ def quick_gelu(x: Tensor) -> Tensor:
 
 
 def laplace_distribution(x: Tensor) -> Tensor:
-    tail = torch.exp(-x.abs()) / 2
-    return torch.where(x < 0, tail, 1 - tail)
+    tail = torch.exp(x.sub(x.relu(), alpha=2)) / 2  # of -|x|, but with a gradient at 0
+    return torch.where(x > 0, 1 - tail, tail)
 
 
 # As one writes them; another gate is written as in gelu_kernels/reference.py.
@@ -70,10 +70,8 @@ EAGER_GATES: dict[str, Gate] = {
     "cauchy": lambda x: x * (0.5 + torch.atan(x) / math.pi),
 }
 DISTRIBUTIONS: dict[str, Gate] = {
+    **reference.DISTRIBUTIONS,
     "normal": torch.special.ndtr,
-    "normal_tanh": lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
-    "logistic_1702": lambda x: torch.sigmoid(1.702 * x),
-    "logistic": torch.sigmoid,
     "laplace": laplace_distribution,
     "cauchy": lambda x: 0.5 + torch.atan(x) / math.pi,
 }
@@ -86,14 +84,17 @@ def exact_gate(gate: str) -> Gate:
 
 def distribution(gate: str) -> Gate:
     """F of the gate x F(x)."""
-    value = exact_gate(gate)
-    return DISTRIBUTIONS.get(gate, lambda x: torch.where(x == 0, 0.5, value(x) / x))
+    return DISTRIBUTIONS[gate]
 
 
 def eager_forward(op: str, gate: str) -> Function:
-    if OPERATORS[op].is_random:
-        return OPERATORS[op].formula_of(lambda x: x * torch.bernoulli(distribution(gate)(x)))
-    return OPERATORS[op].formula_of(EAGER_GATES.get(gate) or exact_gate(gate))
+    value = EAGER_GATES.get(gate) or exact_gate(gate)
+
+    def random(x: Tensor) -> Tensor:
+        return x * torch.bernoulli(distribution(gate)(x))
+
+    row = OPERATORS[op]
+    return row.formula_of(random if row.is_random else value, distribution(gate))
 
 
 # Backward passes by the operators that autograd calls, after forward has saved its tensors.

@@ -20,7 +20,7 @@ from bench.runs import RESULTS, load_all
 from gelu_kernels.operators import PUBLIC, core
 from machine_code import budgets
 from machine_code.backends import BACKENDS
-from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, Case, has_gate
+from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate
 from machine_code.machines import LANES, MACHINES, Machine, Prediction
 from machine_code.vector_kernels import busiest, vector_kernels
 
@@ -28,7 +28,7 @@ from machine_code.vector_kernels import busiest, vector_kernels
 MEASURED = {
     (op.label, direction): (
         core(getattr(op, direction)),
-        not {"bias", "weight"}.isdisjoint(op.operands),
+        not VECTORS.keys().isdisjoint(op.operands),
     )
     for op, direction in product(PUBLIC, ("forward", "backward"))
     if not op.halves

@@ -53,6 +53,7 @@ class Workload:
             return self.bytes_moved("forward") + self.bytes_moved("backward")
         op = self.operator
         without = tuple(name for name in ("bias", "weight") if name not in op.operands)
+        without += (*op.single, *(f"d{name}" for name in op.single))
         itemsize = DTYPES[self.dtype].itemsize
         return core(getattr(op, label)).bytes_moved(self.shape, itemsize, without)
 
@@ -72,4 +73,6 @@ def make_inputs(workload: Workload, device: str) -> Inputs:
         torch.randn(shape, device=device, dtype=DTYPES[workload.dtype])
         for shape in (*workload.shapes, workload.shape)
     )
+    if "scale" in workload.operator.operands:
+        operands[-1] = operands[-1].abs() + 0.5
     return Inputs(tuple(operands), dy)

@@ -30,7 +30,8 @@ class Extent(Enum):
     COLUMNS = "a number for each element of the last dimension of y"
     ROWS = "a number for each row of y, which its last dimension is"
     BITS = "a bit for each element of y, eight in a byte"
-    SCALAR = "one number"
+    SCALAR = "one integer"
+    NUMBER = "one number, in the dtype of y"
 
     def shape(self, y: Shape) -> Shape:
         match self:
@@ -50,7 +51,7 @@ class Extent(Enum):
         """Of memory that a pass over y moves for the tensor."""
         if self is Extent.BITS:
             return prod(y) / 8
-        return 0 if self is Extent.SCALAR else prod(self.shape(y)) * itemsize
+        return 0 if self in (Extent.SCALAR, Extent.NUMBER) else prod(self.shape(y)) * itemsize
 
 
 # Every other tensor is as large as y, but for the halves that a row names.
@@ -59,6 +60,10 @@ EXTENTS = {
     "dbias": Extent.COLUMNS,
     "weight": Extent.ROWS,
     "dweight": Extent.ROWS,
+    "loc": Extent.COLUMNS,
+    "dloc": Extent.COLUMNS,
+    "scale": Extent.COLUMNS,
+    "dscale": Extent.COLUMNS,
     "mask": Extent.BITS,
     "seed": Extent.SCALAR,
 }
@@ -70,12 +75,16 @@ class Operator:
     family: str  # the folder of its kernels
     _: KW_ONLY
     halves: tuple[str, ...] = ()  # the tensors that hold x and up side by side
+    # The tensors that are one number, though they may be a vector along the last dimension.
+    single: tuple[str, ...] = ()
 
     @property
     def overload(self) -> OpOverload:
         return getattr(torch.ops.gelu_kernels, self.name).default
 
     def _extent(self, tensor: str) -> Extent:
+        if tensor in self.single:
+            return Extent.NUMBER
         return Extent.HALVES if tensor in self.halves else EXTENTS.get(tensor, Extent.ELEMENTS)
 
     @property
@@ -158,6 +167,8 @@ CORE = (
     CoreOperator("soi_forward", "soi", ulp=0, ulp_of_16_bits=0),
     CoreOperator("soi_backward", "soi", linear_in=("dy",), ulp=0, ulp_of_16_bits=0),
     CoreOperator("soi_backward_bias", "soi", linear_in=("dy",)),
+    CoreOperator("cdf_gate_forward", "cdf", ulp=6, ulp_of_16_bits=0.52),
+    CoreOperator("cdf_gate_backward", "cdf", linear_in=("dy",), ulp=9, ulp_of_16_bits=0.52),
 )
 
 Gate = Callable[[Tensor], Tensor]
@@ -175,11 +186,12 @@ class PublicOperator(Operator):
     # In gelu_kernels.functional and in gelu_kernels.nn: a name, and the gate if it is of one alone.
     functions: dict[str, str | None] = field(default_factory=dict, hash=False)
     modules: dict[str, str | None] = field(default_factory=dict, hash=False)
+    stem: str = ""  # of its core operators' names, if that is not the family
 
     @property
     def forward(self) -> str:
         """The core operator of the forward pass."""
-        return f"{self.family}{'_halves' if self.halves else ''}_forward"
+        return f"{self.stem or self.family}{'_halves' if self.halves else ''}_forward"
 
     @property
     def backward(self) -> str:
@@ -222,8 +234,11 @@ class PublicOperator(Operator):
                 return self.of_operands(function, approximate=APPROXIMATE[gate])
         return None
 
-    def formula_of(self, gate: Gate) -> Callable[..., Tensor]:
-        """A function of the operands in plain PyTorch, as short as one writes it: it is timed."""
+    def formula_of(self, gate: Gate, distribution: Gate) -> Callable[..., Tensor]:
+        """A function of the operands in plain PyTorch, as short as one writes it: it is timed. Of a
+        gate x F(x) and of F."""
+        if "loc" in self.operands:
+            return lambda x, loc, scale: x * distribution((x - loc) / scale)
 
         def product(x: Tensor, up: Tensor, weight: Tensor | None = None) -> Tensor:
             if limit := self.numbers.get("limit"):
@@ -327,6 +342,26 @@ PUBLIC = (
         ("x", "bias"),
         "m (x + bias), m ~ Bernoulli(F(x + bias))",
         functions={"bias_soi_map": None},
+    ),
+    PublicOperator(
+        "cdf_gate",
+        "cdf",
+        "cdf_gate",
+        ("x", "loc", "scale"),
+        "x F((x - loc)/scale)",
+        single=("loc", "scale"),
+        functions={"cdf_gate": None},
+        modules={"CDFGate": None},
+        stem="cdf_gate",
+    ),
+    PublicOperator(
+        "cdf_gate",
+        "cdf",
+        "cdf_gate_columns",
+        ("x", "loc", "scale"),
+        "x F((x - loc)/scale), vectors loc and scale",
+        functions={"cdf_gate": None},
+        stem="cdf_gate",
     ),
 )
 

@@ -13,38 +13,48 @@ from torch import Tensor
 
 from gelu_kernels import _C
 
+# F of each gate.
+DISTRIBUTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "normal": lambda x: torch.special.erfc(x * -math.sqrt(0.5)) / 2,
+    # (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps the tail that 1 + tanh(u) cancels away.
+    "normal_tanh": lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)),
+    "logistic_1702": lambda x: torch.sigmoid(1.702 * x),
+    "logistic": torch.sigmoid,
+    # As 1/2 - sign(x) expm1(-|x|)/2 has it, but with the gradient F'(0) = 1/2 at 0.
+    "laplace": lambda x: (torch.exp(x - torch.relu(x)) - torch.expm1(-torch.relu(x))) / 2,
+    # 1/2 + atan(x)/pi is the angle of the point (-x, 1), whose tail does not cancel.
+    "cauchy": lambda x: torch.atan2(torch.ones_like(x), -x) / math.pi,
+}
+
 
 def normal(x: Tensor) -> Tensor:
     """x Phi(x), Phi the standard normal distribution: the GELU."""
-    return _gate(x, lambda x: torch.special.erfc(x * -math.sqrt(0.5)) / 2)
+    return _gate(x, DISTRIBUTIONS["normal"])
 
 
 def normal_tanh(x: Tensor) -> Tensor:
     """x (1 + tanh(u)) / 2 with u = sqrt(2/pi) (x + 0.044715 x^3)."""
-    # (1 + tanh(u)) / 2 = sigmoid(2 u), which keeps the tail that 1 + tanh(u) cancels away.
-    return _gate(x, lambda x: torch.sigmoid(math.sqrt(8 / math.pi) * (x + 0.044715 * x**3)))
+    return _gate(x, DISTRIBUTIONS["normal_tanh"])
 
 
 def logistic_1702(x: Tensor) -> Tensor:
     """x sigmoid(1.702 x)."""
-    return _gate(x, lambda x: torch.sigmoid(1.702 * x))
+    return _gate(x, DISTRIBUTIONS["logistic_1702"])
 
 
 def logistic(x: Tensor) -> Tensor:
     """x sigmoid(x): the SiLU."""
-    return _gate(x, torch.sigmoid)
+    return _gate(x, DISTRIBUTIONS["logistic"])
 
 
 def laplace(x: Tensor) -> Tensor:
     """x F(x), F the Laplace distribution, e^x/2 for x < 0 and 1 - e^-x/2 for x > 0: the LaLU."""
-    # As 1/2 - sign(x) expm1(-|x|)/2 has it, but with the gradient F'(0) = 1/2 at 0.
-    return _gate(x, lambda x: (torch.exp(x - torch.relu(x)) - torch.expm1(-torch.relu(x))) / 2)
+    return _gate(x, DISTRIBUTIONS["laplace"])
 
 
 def cauchy(x: Tensor) -> Tensor:
     """x (1/2 + atan(x)/pi)."""
-    # 1/2 + atan(x)/pi is the angle of the point (-x, 1), whose tail does not cancel.
-    return _gate(x, lambda x: torch.atan2(torch.ones_like(x), -x) / math.pi, bound=1e75)
+    return _gate(x, DISTRIBUTIONS["cauchy"], bound=1e75)
 
 
 def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor], bound: float = 1e3) -> Tensor:

@@ -2,10 +2,11 @@
 
 They work on each element alone, but for a vector: a bias lies along the last dimension, and its
 gradient sums over the other ones; a weight lies along those, and its gradient sums over the last
-one. Some are linear in an argument: a sum that is pending there, Partial, may stay pending in the
-result.
+one. loc and scale lie as a bias does or are one number, whose gradient sums over all. Some are
+linear in an argument: a sum that is pending there, Partial, may stay pending in the result.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -15,7 +16,8 @@ from torch.distributed.tensor.placement_types import Placement
 
 from gelu_kernels.operators import CORE, CoreOperator, Extent
 
-VECTORS = Extent.COLUMNS, Extent.ROWS
+# Of a tensor whose numbers each serve many elements, so that its gradient is a sum.
+SHARED = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER
 
 # The placements of the results and of the arguments, None where one is not a tensor.
 Sharding = tuple[list[Placement], list[Placement | None]]
@@ -26,8 +28,11 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     names = [argument.name for argument in op.overload._schema.arguments]
     arguments = dict(zip(names, args, strict=False))  # the last ones may have their defaults
     tensors = {name: arg for name, arg in arguments.items() if hasattr(arg, "placements")}
+    columns = [name for name, extent in op.inputs.items() if extent is Extent.COLUMNS]
+    single = [name for name in columns if name in tensors and tensors[name].ndim == 0]
+    op = replace(op, single=(*single, *(f"d{name}" for name in single)))
     extents = list(op.outputs.values())
-    is_sum = any(extent in VECTORS for extent in extents)
+    is_sum = any(extent in SHARED for extent in extents)
 
     def sharding(
         results: list[Placement], others: Placement, named: dict[str, Placement]
@@ -41,7 +46,9 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     last = arguments["x"].ndim - 1
 
     def cut(extent: Extent, dim: int) -> Placement | None:
-        """Where the matrices are cut along a dimension, which a vector may not have."""
+        """Where the matrices are cut along a dimension, which others may not have."""
+        if extent is Extent.NUMBER:
+            return None
         if extent is Extent.COLUMNS:
             return Shard(0) if dim == last else None
         return Shard(dim) if extent is not Extent.ROWS or dim != last else None
@@ -57,8 +64,8 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     # A cut of the last dimension would not cut both halves.
     for dim in sorted(cuts - {last} if op.halves else cuts):
         results = [cut(extent, dim) or Partial() for extent in extents]
-        vectors = {name: e for name, e in op.inputs.items() if e in VECTORS}
-        named = {name: cut(extent, dim) or Replicate() for name, extent in vectors.items()}
+        shared = {name: e for name, e in op.inputs.items() if e in SHARED}
+        named = {name: cut(extent, dim) or Replicate() for name, extent in shared.items()}
         shardings.append(sharding(results, Shard(dim), named))
     # A mean may not stay pending beside sums on another dimension.
     for reduction in ["sum"] if is_sum else ["sum", "avg"]:

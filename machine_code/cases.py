@@ -18,12 +18,16 @@ VECTOR_BYTES = 16
 # Halves of one tensor are rows apart from each other, which the kernels of two tensors take.
 OPERATORS = [op for op in CORE if not op.halves]
 
+# What a case is called that has such vectors, or their gradients, beside its matrices.
+VECTORS = {"bias": "biased", "weight": "weighted", "loc": "located", "scale": "located"}
+GRADIENTS = [f"d{name}" for name in VECTORS]
+
 
 class Case(NamedTuple):
     op: str
     gate: str
     dtype: str
-    biased: bool  # or weighted: with its vector
+    biased: bool  # or otherwise with its vectors
     backend: str
 
     @property
@@ -37,8 +41,9 @@ class Case(NamedTuple):
     @property
     def columns(self) -> list[str]:
         """Of a table."""
-        vector = ("weighted" if self.has_weights else "biased") if self.biased else ""
-        return [self.op, self.gate, self.dtype, vector, self.backend]
+        tensors = {**self.operator.inputs, **self.operator.outputs}
+        words = [word for name, word in VECTORS.items() if {name, f"d{name}"} & tensors.keys()]
+        return [self.op, self.gate, self.dtype, words[0] if self.biased else "", self.backend]
 
     @property
     def name(self) -> str:
@@ -55,6 +60,11 @@ class Case(NamedTuple):
         return list(self.operator.outputs.values()).count(Extent.ELEMENTS)
 
     @property
+    def vectors(self) -> int:
+        """The number of vectors along the columns that are read."""
+        return list(self.operator.inputs.values()).count(Extent.COLUMNS) if self.biased else 0
+
+    @property
     def has_mask(self) -> bool:
         return "mask" in {**self.operator.inputs, **self.operator.outputs}
 
@@ -64,23 +74,27 @@ class Case(NamedTuple):
 
     @property
     def has_sums(self) -> bool:
-        return not {"dbias", "dweight"}.isdisjoint(self.operator.outputs)
+        return has_sums(self.operator)
 
     @property
     def moved(self) -> float:
         """Bytes that an element passes through memory; a bias is read once for many rows, a weight
         once for many columns."""
-        vectors = "bias", "dbias", "weight", "dweight"
-        return self.operator.bytes_moved((8,), self.itemsize, without=vectors) / 8
+        without = (*VECTORS, *GRADIENTS)
+        return self.operator.bytes_moved((8,), self.itemsize, without) / 8
 
 
 def has_gate(op: CoreOperator) -> bool:
     return any(argument.name == "gate" for argument in op.overload._schema.arguments)
 
 
+def has_sums(op: CoreOperator) -> bool:
+    return not op.outputs.keys().isdisjoint(GRADIENTS)
+
+
 def biases(op: CoreOperator) -> list[bool]:
     """CUDA's kernel that sums the gradient of the weights serves without it too."""
-    if "dbias" in op.outputs or "dweight" in op.outputs:
+    if has_sums(op) or "loc" in op.inputs:
         return [True]
     has_own = "bias" in op.inputs or op.name == "glu_forward"
     return [False, True] if has_own else [False]

@@ -108,6 +108,10 @@ def cuda_case(name: str) -> Case | None:
     def case(op: str, gate: str | None, dtype: str, biased: bool) -> Case:
         return Case(op, CLASSES.get(gate, ""), TYPES[dtype], biased, "cuda")
 
+    if m := re.match(r"map_rows<CdfForward<(\w+), \w+>, (\w+),", name):
+        return case("cdf_gate_forward", *m.groups(), True)
+    if m := re.match(r"sum_columns<WithLocationAndScale<(\w+)>, (\w+), Consecutive<", name):
+        return case("cdf_gate_backward", *m.groups(), True)
     if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", name):
         return case(FUNCTIONS[m[2]], m[3], m[4], bool(m[1]))
     if m := re.match(r"glu_rows<GluRows(\w+)<(\w+), \w+>, (\w+), Consecutive<", name):

@@ -106,6 +106,19 @@ def no_rows(of: str) -> list[Bad]:
     ]
 
 
+def no_parameter(of: str) -> list[Bad]:
+    """One number, or a vector along the columns."""
+    either = [bad for bad in no_columns(of) if bad.kind not in ("0-d", "2-d")]
+    dims = Bad("2-d", lambda t: t[None], ValueError, "must be 0-d or 1-d, got 2 dimensions")
+    return [*either, dims]
+
+
+NO_SCALE = [
+    Bad("negative", Tensor.neg, ValueError, "must be at least 0, got -", has_meta=False),
+    Bad("NaN", lambda t: t * torch.nan, ValueError, "must be at least 0, got nan", has_meta=False),
+]
+
+
 def no_bits(of: str) -> list[Bad]:
     vector = f"must be a vector of a bit for each element of {of}, 2 bytes, got shape"
     return [
@@ -153,6 +166,9 @@ def bad_inputs(call: Call) -> Iterator[tuple[str, Bad]]:
             found = UNSUITED
             found = found + (OF_HALVES if extent is Extent.HALVES else [])
             found = found + (NEEDS_LAST if needs_last else [])
+        elif name in ("loc", "scale"):
+            found = [] if extent is Extent.NUMBER else no_parameter(leading)
+            found = found + (NO_SCALE if name == "scale" else [])
         elif extent in kinds:
             found = kinds[extent](leading)
         else:

@@ -3,7 +3,7 @@ takes, and what it is to give, in float64.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 
@@ -39,6 +39,11 @@ def normal(*shape: int, dtype: torch.dtype = torch.float64, device: str = "cpu")
 
 def as_tuple(results: Tensor | Results) -> Results:
     return (results,) if isinstance(results, Tensor) else tuple(results)
+
+
+def positive(t: Tensor) -> Tensor:
+    """A scale of these numbers."""
+    return t.abs().nan_to_num(1, posinf=torch.inf) + 0.5
 
 
 @dataclass(frozen=True)
@@ -151,16 +156,20 @@ class Call:
 
     def inputs(self, y: Shape, make: Make) -> list[Tensor]:
         """For a result of shape y."""
-        return [self.input(extent, y, make) for extent in self.tensors.values()]
+        return [self.input(name, y, make) for name in self.tensors]
 
-    @staticmethod
-    def input(extent: Extent, y: Shape, make: Make) -> Tensor:
+    def input(self, name: str, y: Shape, make: Make) -> Tensor:
+        extent = self.tensors[name]
         shape = extent.shape(y)
         if extent is Extent.SCALAR:
             return torch.full((), SEED, device=make(1).device)
         if extent is Extent.BITS:
             return torch.randint(256, shape, dtype=torch.uint8, device=make(1).device)
-        return make(*shape) if shape else make(1)[0]
+        made = make(*(shape or (1,)))  # some can make no 0-d tensor
+        if shape and name != "scale":
+            return made
+        own = positive(made.detach()) if name == "scale" else made.detach()
+        return own.view(shape).requires_grad_(made.requires_grad)
 
     def sample(self, y: Shape, make: Make = normal, gate: str = GATES[0]) -> "Sample":
         return Sample(self, gate, self.inputs(y, make))
@@ -211,7 +220,7 @@ class Sample:
             leading = tuple(range(dx.dim() - 1))
             return tuple(dx if n == "dx" else dx.sum(leading) if leading else dx for n in outputs)
         operands = [t[name] for name in self.call.formula.operands]
-        value = self.call.formula.formula_of(self._gate)
+        value = self.call.formula.formula_of(self._gate, reference.DISTRIBUTIONS[self.gate])
         if "dy" not in t:
             return tuple(self._mask if name == "mask" else value(*operands) for name in outputs)
 
@@ -265,6 +274,11 @@ def _calls_of(op: Operator) -> Iterator[Call]:
         return
     arguments = op.overload._schema.arguments
     optional = [a.name for a in arguments if str(a.type) == "Optional[Tensor]"]
+    if "loc" in op.inputs:
+        as_numbers = replace(op, single=("loc", "dloc", "scale", "dscale"))
+        yield Call(op, op.inputs, op.name)
+        yield Call(as_numbers, as_numbers.inputs, f"{op.name} (numbers)")
+        return
     for choice in product(*[[False, True]] * len(optional)):
         given = [name for name, chosen in zip(optional, choice, strict=True) if chosen]
         tensors = {n: e for n, e in op.inputs.items() if n not in optional or n in given}

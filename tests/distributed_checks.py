@@ -47,6 +47,7 @@ import transformer
 
 from gelu_kernels import functional
 from gelu_kernels.nn import LinearGELU, SOIMap
+from gelu_kernels.operators import Extent
 
 ops = torch.ops.gelu_kernels
 R, P, S0, S1, S2 = Replicate(), Partial(), Shard(0), Shard(1), Shard(2)
@@ -117,14 +118,25 @@ Choice = dict[str, list[Placement]]
 
 def choices(call: Call, mesh: DeviceMesh, of_x: list[Placement]) -> Iterator[Choice]:
     """Placements of the tensors, and of dy, beside one of x: alike, pending, or cut elsewhere."""
-    columns, rows = {S2: S0}, {S2: R}
     for others in (of_x, [P] * mesh.ndim, [S1] * mesh.ndim):
-        choice = dict.fromkeys(("x", "dy", *call.tensors), others)
-        of_bias = [columns.get(p, P if p == P else R) for p in others]
-        vectors = {"bias": of_bias, "weight": [rows.get(p, p) for p in others]}
-        yield choice | {"x": of_x} | {n: vectors[n] for n in vectors if n in call.tensors}
+        of_tensors = {name: beside(name, extent, others) for name, extent in call.tensors.items()}
+        yield {"dy": others, **of_tensors, "x": of_x}
     if "bias" in call.tensors:
         yield dict.fromkeys(("x", "dy", *call.tensors), of_x) | {"bias": [S0] * mesh.ndim}
+
+
+def beside(name: str, extent: Extent, others: list[Placement]) -> list[Placement]:
+    """A tensor's placements, for those of the matrices. loc and scale are no sums that are pending:
+    the parts of a scale may not be negative."""
+    match extent:
+        case Extent.NUMBER:
+            return [R] * len(others)
+        case Extent.ROWS:
+            return [R if p == S2 else p for p in others]
+        case Extent.COLUMNS:
+            pending = P if name == "bias" else R
+            return [S0 if p == S2 else pending if p == P else R for p in others]
+    return others
 
 
 def parts_of(sample: Sample, mesh: DeviceMesh, choice: Choice) -> list[Tensor]:

@@ -85,16 +85,14 @@ SHAPES: list[Shape] = [(3, 4, 5, 6), (9, 40), (2, 1031), (70, 3), (50,)]
 
 def arrangements(call: Call, layout: Layout, shape: Shape, make: Make) -> Iterator[list[Tensor]]:
     """The call's tensors: all in the layout, and each of the larger ones alone."""
-    extents = call.tensors
 
     def arranged(chosen: set[str]) -> list[Tensor]:
         def placed(name: str) -> Make:
-            placed = name in chosen and name != "seed"
-            return (lambda *s: layout(make, s)) if placed else make
+            return (lambda *s: layout(make, s)) if name in chosen else make
 
-        return [call.input(extent, shape, placed(name)) for name, extent in extents.items()]
+        return [call.input(name, shape, placed(name)) for name in call.tensors]
 
-    floating = call.floating
+    floating = [name for name in call.floating if name != "scale"]  # of positive numbers
     yield arranged(set(floating))
     if len(floating) > 1:
         for name in floating:

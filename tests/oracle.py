@@ -73,6 +73,12 @@ def _tail(gate: str, a: float) -> tuple[mpf, mpf, mpf]:
     return tail, density, product * (6 * k3 * a + slope * slope * (2 * tail - 1))
 
 
+def distribution(gate: str, z: mpf) -> tuple[mpf, mpf]:
+    """F(z) and F'(z)."""
+    tail, density, _ = _tail(gate, abs(z))
+    return (1 - tail if z > 0 else tail), density
+
+
 def exact(gate: str, order: int, x: float) -> mpf:
     """g(x), g'(x) or g''(x) to 60 digits, less what cancels at the derivatives' roots.
 

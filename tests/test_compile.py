@@ -113,7 +113,8 @@ def test_export(device: str) -> None:
     everything = Everything(device)
     rows = torch.export.Dim("rows", min=2)
     extents = [extent for call in PUBLIC_CALLS for extent in call.tensors.values()]
-    shapes = tuple(None if extent is Extent.COLUMNS else {0: rows} for extent in extents)
+    fixed = Extent.COLUMNS, Extent.NUMBER
+    shapes = tuple(None if extent in fixed else {0: rows} for extent in extents)
     exported = torch.export.export(
         Layer(), tuple(everything.tensors), dynamic_shapes=(shapes,), strict=True
     )

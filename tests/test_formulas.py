@@ -54,6 +54,23 @@ def test_derivative_of_every_16_bit_input(gate: str, dtype: torch.dtype) -> None
     assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
 
 
+@pytest.mark.parametrize("name", ["tail", "density"])
+def test_tail_and_density(gate: str, name: str) -> None:
+    """F(-a) and F'(a) in float32, within 4 ULP where they are normal numbers; 0 at infinity."""
+    own = formulas.of(gate, arithmetic)
+    a = np.concatenate([np.linspace(0, 16, 2000), np.geomspace(1e-3, 1e3, 500)]).astype(np.float32)
+    pairs = [oracle.distribution(gate, -oracle.mpf(float(x))) for x in a]
+    expected = [pair[name == "density"] for pair in pairs]
+    with np.errstate(all="ignore"):
+        found = getattr(own, name)(a, own.constants["fp32"])
+        ends = np.array([np.inf, np.nan], np.float32)
+        at_ends = getattr(own, name)(ends, own.constants["fp32"])
+    errors = oracle.exact_ulp_errors(torch.from_numpy(found), expected)
+    is_normal = np.array([float(e) >= 2.0**-126 for e in expected])
+    assert is_normal.sum() > 1000 and errors[is_normal].max() <= 4
+    assert at_ends[0] == 0 and np.isnan(at_ends[1])
+
+
 def test_inductor_has_every_word() -> None:
     used = WORDS - {"magnitude_or_limit"}  # of in_tail: Inductor has no random masks
     assert used <= {name for name, _ in getmembers(of_inductor, isfunction)}

@@ -33,7 +33,9 @@ def of_values(call: Call) -> Callable[..., Tensor]:
     def f(*tensors: Tensor) -> Tensor:
         offsets = OFFSETS.to(tensors[0].device)
         given = [
-            t if extent is Extent.COLUMNS else torch.nested.nested_tensor_from_jagged(t, offsets)
+            t
+            if extent in (Extent.COLUMNS, Extent.NUMBER)
+            else torch.nested.nested_tensor_from_jagged(t, offsets)
             for t, extent in zip(tensors, extents, strict=True)
         ]
         return call(*given).values()

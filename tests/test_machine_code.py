@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import machine_code
@@ -34,12 +35,19 @@ H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 
 MOST_SOI_SLOTS = 38  # for a bfloat16; its random bits take 10
 
-# Triton leaves the order of loads to ptxas, which issues the loads of these kernels one at a time.
+# Triton leaves the order of loads to ptxas, which issues the loads of these kernels one at a time;
+# and so it does, for want of registers, in these kernels of CUDA.
 ONE_AT_A_TIME = [
     Case("gate_forward", gate, dtype, False, "triton")
     for gate, dtype in [
         *product(["normal_tanh", "logistic_1702"], ["float16", "bfloat16"]),
         ("logistic", "float16"),
+    ]
+] + [
+    Case("cdf_gate_backward", gate, dtype, True, "cuda")
+    for gate, dtype in [
+        *product(["normal", "normal_tanh", "logistic", "logistic_1702"], ["float16", "bfloat16"]),
+        ("normal_tanh", "float64"),
     ]
 ]
 
@@ -132,16 +140,16 @@ def test_every_case_is_found(vector_kernels: list[VectorKernel], backend: str) -
 def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
     """A load for each vector of an input, a store for each of an output, and no access of less
     than 16 bytes, but for a mask. CUDA's kernels give a thread rows of the same columns, so that it
-    loads one vector of the bias; Triton's may give it others in the same row, and do so in the SOI
+    loads one vector of a bias; Triton's may give it others in the same row, and do so in the SOI
     map."""
     wrong = []
     for x in vector_kernels:
-        bias_loads = x.loads - x.vectors * x.case.inputs
+        loads_along = x.loads - x.vectors * x.case.inputs
         expected = [0]
-        if x.case.biased and not (x.case.has_sums or x.case.has_weights):
-            one = x.case.backend == "cuda" and x.case.op != "soi_forward"
-            expected = [1] if one else range(1, x.vectors + 1)
-        if x.vectors == 0 or bias_loads not in expected or x.narrow_accesses > 0:
+        if x.case.vectors and not x.case.has_sums:
+            once = x.case.backend == "cuda" and x.case.op != "soi_forward"
+            expected = x.case.vectors * np.arange(1, 2 if once else x.vectors + 1)
+        if x.vectors == 0 or loads_along not in expected or x.narrow_accesses > 0:
             wrong.append((x.kernel.name, x.loads, x.stores, x.narrow_accesses))
     assert not wrong
 
@@ -213,13 +221,15 @@ def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], archite
 @pytest.mark.parametrize("architecture", ["sm_90"], indirect=True)
 def test_memory_bound_on_h100(vector_kernels: list[VectorKernel], architecture: str) -> None:
     """Predicted, from the slots and the pipes that they go to. But for float64: an H100 has half as
-    many units for it, other GPUs almost none."""
+    many units for it, other GPUs almost none. And but for a location and a scale, which are worked
+    out in float32 for any dtype, where 60 % is enough."""
     predicted = [
         (*case, H100.predict(case.moved, x.slots, x.instructions))
         for case, x in busiest(vector_kernels).items()
         if case.dtype != "float64"
     ]
-    assert not [x for x in predicted if x[-1].bound != "memory"]
+    bound = [x for x in predicted if x[-1].bound != "memory"]
+    assert not [x for x in bound if not x[0].startswith("cdf") or x[-1].percent < 60]
 
 
 def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, backend: str) -> None:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 import torch
-from calls import APPROXIMATE, GATES, SEED, Sample, call_of
+from calls import APPROXIMATE, GATES, SEED, Sample, call_of, positive
 from torch import Tensor
 
 from gelu_kernels import nn, reference
@@ -41,6 +41,8 @@ def build(name: str, gate: str) -> torch.nn.Module:
     module = getattr(nn, name)(**taken, **selected(name, gate))
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
+    if "scale" in dict(module.named_parameters()):
+        module.scale.data = positive(module.scale.data)
     return module
 
 
@@ -128,7 +130,9 @@ def test_bias_gelu_starts_at_zero(device: str) -> None:
 def test_in_evaluation_nothing_is_drawn(name: str, gate: str, device: str) -> None:
     module = build(name, gate).to(device).eval()
     x = torch.randn(50, 6, dtype=torch.float64, device=device)
-    y = ROWS[name].formula_of(getattr(reference, gate))(x, *module.parameters())
+    y = ROWS[name].formula_of(getattr(reference, gate), reference.DISTRIBUTIONS[gate])(
+        x, *module.parameters()
+    )
     torch.testing.assert_close(module(x), y)
 
 

@@ -34,6 +34,7 @@ DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 # A hot loop is known by a line of its body.
 MAP_BODIES = "out[i] = apply<Function", "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
+CDF_SUMS_BODY = "loc_sum[j] +="
 
 
 # Bytes in a vector, by function and line of the loop.
@@ -130,7 +131,9 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
     functions += [rf"\bAddBias<{function}" for function in PASSES if PASSES[function]]
     loops = [(f"{function}<{gate}, {dtype}>", MAP_BODIES) for function in functions]
     # The loop itself may have been inlined into a caller, which has the same arguments.
-    loops.append((rf"\bbackward_(row|column_sums)<{gate}, {dtype}>", [COLUMN_SUMS_BODY]))
+    loops.append((rf"\bBiasRow<{gate}, {dtype}>", [COLUMN_SUMS_BODY]))
+    if (capability, dtype) not in (("baseline", "fp16"), ("baseline", "bf16")):  # g++ 12 does not
+        loops.append((rf"\bCdfRow<{gate}, {dtype}>", [CDF_SUMS_BODY]))
     missing = []
     for name, bodies in loops:
         pattern = re.compile(name)

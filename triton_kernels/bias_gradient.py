@@ -31,6 +31,44 @@ def specialize_add(dtype: torch.dtype) -> Specialization:
     return Specialization("column_sums.add_partial_sums", arguments, (PARTIAL_COLUMNS,))
 
 
+def add_partial_sums(op: str, partial: Tensor, sums: Tensor) -> None:
+    """Writes the sums of the columns of partial."""
+    columns = sums.numel()
+    grid = (-(-columns // PARTIAL_COLUMNS), 1, 1)
+    launch(
+        op, sums.dtype, specialize_add, grid, (partial, sums), (partial.numel() // columns, columns)
+    )
+
+
+def sum_blocks(
+    op: str,
+    specialize: Callable[[Key], Specialization],
+    gate: str | None,
+    matrices: Sequence[Tensor],
+    others: Sequence[Tensor],
+    partials: Sequence[Tensor],
+    unit: int,
+) -> None:
+    """Writes dx, the first of the matrices, and the partial sums. ``others`` are operands without
+    gaps, and ``unit`` is how many columns are read at once. RuntimeError if a matrix is none."""
+    dx = matrices[0]
+    columns = dx.size(-1)
+    rows = dx.numel() // columns
+    row_strides, column_strides = strides(matrices, columns)
+    tiles = column_sum_tiles(rows, columns, dx.itemsize)
+    key = Key(
+        gate,
+        dx.dtype,
+        are_aligned([t for t in (*matrices, *others) if t.dtype == dx.dtype], row_strides),
+        columns % unit == 0,
+        tuple([stride == 1 for stride in column_strides]),
+        tiles.columns,
+        tiles.columns_first,
+    )
+    integers = (rows, columns, tiles.block_rows, *row_strides, *column_strides)
+    launch(op, key, specialize, tiles.grid, (*matrices, *others, *partials), integers)
+
+
 def sum_columns(
     op: str,
     specialize: Callable[[Key], Specialization],
@@ -40,35 +78,33 @@ def sum_columns(
     other: Tensor,
     unit: int,
 ) -> None:
-    """Writes dx and dbias, the results. ``other`` is an operand without gaps, and ``unit`` how many
-    columns are read at once."""
+    """Writes dx and dbias, the results."""
     dx, dbias = results
     if dx.numel() == 0:
         dbias.zero_()
         return
     columns = dbias.numel()
-    rows = dx.numel() // columns
-    matrices = (dx, *inputs)
+    blocks = column_sum_tiles(dx.numel() // columns, columns, dx.itemsize).blocks
+    partial = torch.empty((blocks, columns), dtype=sum_type(dx.dtype), device=dx.device)
+    with_matrices(op, specialize, gate, (dx, *inputs), (other,), (partial,), unit)
+    add_partial_sums(op, partial, dbias)
+
+
+def with_matrices(
+    op: str,
+    specialize: Callable[[Key], Specialization],
+    gate: str | None,
+    tensors: Sequence[Tensor],
+    others: Sequence[Tensor],
+    partials: Sequence[Tensor],
+    unit: int,
+) -> None:
+    """``sum_blocks``, of copies where that takes them."""
     try:
-        row_strides, column_strides = strides(matrices, columns)
+        sum_blocks(op, specialize, gate, tensors, others, partials, unit)
     except RuntimeError:
-        copies = [t.contiguous() for t in inputs]
+        dx, *inputs = tensors
         dense_dx = torch.empty_like(dx, memory_format=torch.contiguous_format)
-        sum_columns(op, specialize, gate, (dense_dx, dbias), copies, other, unit)
+        copies = [t.contiguous() for t in inputs]
+        sum_blocks(op, specialize, gate, (dense_dx, *copies), others, partials, unit)
         dx.copy_(dense_dx)
-        return
-    tiles = column_sum_tiles(rows, columns, dx.itemsize)
-    partial = torch.empty((tiles.blocks, columns), dtype=sum_type(dx.dtype), device=dx.device)
-    key = Key(
-        gate,
-        dx.dtype,
-        are_aligned([t for t in (*matrices, other) if t.dtype == dx.dtype], row_strides),
-        columns % unit == 0,
-        tuple([stride == 1 for stride in column_strides]),
-        tiles.columns,
-        tiles.columns_first,
-    )
-    integers = (rows, columns, tiles.block_rows, *row_strides, *column_strides)
-    launch(op, key, specialize, tiles.grid, (*matrices, other, partial), integers)
-    add_grid = (-(-columns // PARTIAL_COLUMNS), 1, 1)
-    launch(op, dx.dtype, specialize_add, add_grid, (partial, dbias), tuple(partial.shape))

@@ -20,4 +20,6 @@ def constants(gate: str, precision: str, backend: str, **others: object) -> Cons
     values = vars(own.constants[precision])
     if backend != "interpreter":  # to be arguments of functions
         values = {k: tl.constexpr(v) if isinstance(v, Polynomial) else v for k, v in values.items()}
-    return Constants(**values, may_tie=own.may_tie, backend=backend, **others)
+    return Constants(
+        **values, may_tie=own.may_tie, left_limit=own.left_limit, backend=backend, **others
+    )

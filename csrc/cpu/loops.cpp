@@ -46,6 +46,49 @@ void run_on(int64_t n, T* const* operands) {
   run_on<Function, Precision>(n, operands, std::make_index_sequence<Function::inputs>());
 }
 
+// From the scale, the numbers that the formulas take.
+template <class Real>
+void prepare(int64_t n, Real* __restrict scale, Real* __restrict inverse) {
+  n &= ~(kVector - 1);
+  for (int64_t j = 0; j < n; ++j) {
+    scale[j] = bounded(scale[j]);
+    inverse[j] = inverse_of(scale[j]);
+  }
+}
+template <class Function, class Precision, class T, class Real>
+void run_located(int64_t n, T* __restrict y, const T* __restrict x, const Real* __restrict loc,
+                 const Real* __restrict scale, const Real* __restrict inverse) {
+  n &= ~(kVector - 1);
+  for (int64_t j = 0; j < n; ++j) {
+    y[j] = Storage<Precision>::store(
+        Function::apply(Storage<Precision>::load(x[j]), loc[j], scale[j], inverse[j]));
+  }
+}
+// Whole vectors of rows that are read and written where they lie, whose location and scale are the
+// same in every row. Returns the number of columns.
+template <class Function, class Precision>
+int64_t map_located(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
+  using T = StorageOf<Precision>;
+  using Real = typename Precision::Real;
+  const int64_t whole = columns & ~(kVector - 1);
+  for (int64_t j = 0; j < whole; j += kBlock) {
+    const int64_t width = whole - j < kBlock ? whole - j : kBlock;
+    Real numbers[3][kBlock];
+    for (int k = 0; k < 2; ++k) {
+      const T* stored = reinterpret_cast<const T*>(data[2 + k]) + j;
+      for (int64_t i = 0; i < width; ++i) numbers[k][i] = Storage<Precision>::load(stored[i]);
+    }
+    prepare(width, numbers[1], numbers[2]);
+    for (int64_t i = 0; i < rows; ++i) {
+      const auto row = [=](int k) {
+        return reinterpret_cast<T*>(data[k] + i * strides[4 + k]) + j;
+      };
+      run_located<Function, Precision>(width, row(0), row(1), numbers[0], numbers[1], numbers[2]);
+    }
+  }
+  return whole;
+}
+
 template <class Function, class Precision>
 void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   using T = StorageOf<Precision>;
@@ -55,7 +98,12 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
 
   // Whole vectors of contiguous rows are read and written where they lie.
   int64_t whole = 0;
-  if (contiguous && (rows == 1 || columns >= kBlock)) {
+  const bool in_place = contiguous && (rows == 1 || columns >= kBlock);
+  if constexpr (requires { Function::has_scale; }) {
+    const bool is_same = strides[operands + 2] == 0 && strides[operands + 3] == 0;
+    if (in_place && is_same) whole = map_located<Function, Precision>(data, strides, columns, rows);
+  }
+  if (in_place && whole == 0) {
     whole = columns & ~(kVector - 1);
     for (int64_t i = 0; i < rows && whole > 0; ++i) {
       T* row[operands];
@@ -92,35 +140,68 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   }
 }
 
+// A row of dx, and of the terms that are added to the sums.
 template <class Gate, class Precision>
-void backward_row(StorageOf<Precision>* __restrict dx, const StorageOf<Precision>* __restrict dy,
-                  const StorageOf<Precision>* __restrict x,
-                  const typename Precision::Real* __restrict bias,
-                  typename Precision::Real* __restrict sum, int64_t n) {
-  n &= ~(kVector - 1);
-#pragma GCC unroll 4
-  for (int64_t j = 0; j < n; ++j) {
-    const auto derivative =
-        Gate::template derivative<Precision>(Storage<Precision>::load(x[j]) + bias[j]);
-    const auto unrounded = Storage<Precision>::load(dy[j]) * derivative;
-    dx[j] = Storage<Precision>::store(unrounded);
-    sum[j] += unrounded;
-  }
-}
-
-template <class Gate, class Precision>
-void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void* partial,
-                          int64_t columns, int64_t rows) {
+struct BiasRow {
+  static constexpr int parameters = 1, numbers = 1;  // of a column: those stored, and all
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
+
+  static void run(int64_t n, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
+                  const Real* __restrict bias, Real* __restrict sum) {
+    n &= ~(kVector - 1);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; ++j) {
+      const auto derivative =
+          Gate::template derivative<Precision>(Storage<Precision>::load(x[j]) + bias[j]);
+      const auto unrounded = Storage<Precision>::load(dy[j]) * derivative;
+      dx[j] = Storage<Precision>::store(unrounded);
+      sum[j] += unrounded;
+    }
+  }
+};
+template <class Gate, class Precision>
+struct CdfRow {
+  static constexpr int parameters = 2, numbers = 3;
+  using T = StorageOf<Precision>;
+  using Real = typename Precision::Real;
+
+  static void run(int64_t n, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
+                  const Real* __restrict loc, const Real* __restrict scale,
+                  const Real* __restrict inverse, Real* __restrict loc_sum,
+                  Real* __restrict scale_sum) {
+    n &= ~(kVector - 1);
+    for (int64_t j = 0; j < n; ++j) {
+      const auto gradients = cdf_gradients<Gate, Precision>(Storage<Precision>::load(dy[j]),
+                                                            Storage<Precision>::load(x[j]), loc[j],
+                                                            scale[j], inverse[j]);
+      dx[j] = Storage<Precision>::store(gradients.dx);
+      loc_sum[j] += gradients.dloc;
+      scale_sum[j] += gradients.dscale;
+    }
+  }
+};
+
+template <class Row, class Precision>
+void column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place, int64_t columns,
+                 int64_t rows) {
+  using T = StorageOf<Precision>;
+  using Real = typename Precision::Real;
+  constexpr int parameters = Row::parameters;
+  constexpr auto each_number = std::make_index_sequence<Row::numbers>();
+  constexpr auto each_sum = std::make_index_sequence<parameters>();
   Matrix dx = tile_at(m.dx, row, column);
   Matrix dy = tile_at(m.dy, row, column);
   Matrix x = tile_at(m.x, row, column);
-  Real bias[kColumnTile] = {};
-  for (int64_t j = 0; j < columns; ++j) {
-    bias[j] = Storage<Precision>::load(reinterpret_cast<const T*>(m.bias)[column + j]);
+  Real number[Row::numbers][kColumnTile] = {};
+  for (int k = 0; k < parameters; ++k) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const auto* stored = reinterpret_cast<const T*>(m.parameters[k]);
+      number[k][j] = Storage<Precision>::load(stored[column + j]);
+    }
   }
-  Real sum[kRowLanes][kColumnTile] = {};
+  if constexpr (Row::numbers == 3) prepare(kColumnTile, number[1], number[2]);
+  Real sum[parameters][kRowLanes][kColumnTile] = {};
   T buffer[3][kColumnTile] = {};
   const bool ragged = columns % kVector != 0;
   const auto in_place = [ragged](Matrix m) {
@@ -130,31 +211,36 @@ void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void
   for (int64_t i = 0; i < rows; ++i) {
     if (copy_dy) copy<T>(row_of(buffer[1], columns), dy, columns, 1);
     if (copy_x) copy<T>(row_of(buffer[2], columns), x, columns, 1);
-    backward_row<Gate, Precision>(copy_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
-                                  copy_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
-                                  copy_x ? buffer[2] : reinterpret_cast<T*>(x.data), bias,
-                                  sum[i % kRowLanes], round_up(columns));
+    [&]<size_t... k, size_t... s>(std::index_sequence<k...>, std::index_sequence<s...>) {
+      Row::run(round_up(columns), copy_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
+               copy_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
+               copy_x ? buffer[2] : reinterpret_cast<T*>(x.data), number[k]...,
+               sum[s][i % kRowLanes]...);
+    }(each_number, each_sum);
     if (copy_dx) copy<T>(dx, row_of(buffer[0], columns), columns, 1);
     dx.data += dx.row_stride;
     dy.data += dy.row_stride;
     x.data += x.row_stride;
   }
-  for (int lane = 1; lane < kRowLanes; ++lane) {
-    for (int64_t j = 0; j < kColumnTile; ++j) sum[0][j] += sum[lane][j];
+  for (int k = 0; k < parameters; ++k) {
+    for (int lane = 1; lane < kRowLanes; ++lane) {
+      for (int64_t j = 0; j < kColumnTile; ++j) sum[k][0][j] += sum[k][lane][j];
+    }
+    memcpy(static_cast<Real*>(m.partials[k]) + place, sum[k][0],
+           static_cast<size_t>(columns) * sizeof(Real));
   }
-  memcpy(partial, sum[0], static_cast<size_t>(columns) * sizeof(Real));
 }
 
 template <class Precision>
-void add_partial_sums(const void* partial, int64_t stride, int64_t blocks, char* dbias,
-                      int64_t columns) {
+void add_partial_sums(const PartialSums& m, int64_t column, int64_t columns) {
   using Real = typename Precision::Real;
-  auto* out = reinterpret_cast<StorageOf<Precision>*>(dbias);
+  auto* out = reinterpret_cast<StorageOf<Precision>*>(m.sums) + column;
   for (int64_t start = 0; start < columns; start += kVector) {
     const int64_t width = columns - start < kVector ? columns - start : kVector;
     Real sum[kBlockLanes][kVector] = {};
-    for (int64_t block = 0; block < blocks; ++block) {
-      const Real* __restrict row = static_cast<const Real*>(partial) + block * stride + start;
+    for (int64_t block = 0; block < m.blocks; ++block) {
+      const Real* __restrict row =
+          static_cast<const Real*>(m.partial) + block * m.columns + column + start;
       Real* __restrict lane = sum[block % kBlockLanes];
       for (int64_t j = 0; j < width; ++j) lane[j] += row[j];
     }
@@ -176,7 +262,8 @@ constexpr Loops loops_of() {
 #define GELU_KERNELS_MAPS(name, Function, takes_bias) \
   maps_of<Function<Gate, Precision>, Precision, takes_bias>(),
   return {{GELU_KERNELS_FOR_EACH_PASS(GELU_KERNELS_MAPS)},
-          backward_column_sums<Gate, Precision>,
+          column_sums<BiasRow<Gate, Precision>, Precision>,
+          column_sums<CdfRow<Gate, Precision>, Precision>,
           add_partial_sums<Precision>};
 #undef GELU_KERNELS_MAPS
 }

@@ -17,14 +17,14 @@ using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64
 // At most this many columns are handed to one backward_column_sums.
 constexpr int64_t kColumnTile = 512;
 
-// dx and partial sums of a tile: columns by rows, from a row and a column on.
-using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, void* partial,
+// dx and partial sums of a tile, columns by rows, from a row and a column on. Its partial sums
+// begin at this place.
+using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, int64_t place,
                                     int64_t columns, int64_t rows);
 
-// dbias[j] = the sum over blocks of partial[block·stride + j], rounded to the dtype of dbias.
-// csrc/gates/column_sums.h has the order of both sums.
-using AddPartialSums = void (*)(const void* partial, int64_t stride, int64_t blocks, char* dbias,
-                                int64_t columns);
+// The sums of so many columns, from a column on. csrc/gates/column_sums.h has the order of both
+// sums.
+using AddPartialSums = void (*)(const PartialSums& m, int64_t column, int64_t columns);
 
 // A pass without a bias, and with one as the last operand.
 struct Maps {
@@ -34,7 +34,8 @@ struct Maps {
 // The loops of one gate in one dtype.
 struct Loops {
   Passes<Maps> passes;
-  BackwardColumnSums backward_column_sums;
+  BackwardColumnSums backward_column_sums;  // with a bias
+  BackwardColumnSums cdf_column_sums;       // with a location and a scale
   AddPartialSums add_partial_sums;
 };
 

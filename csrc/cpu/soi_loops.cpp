@@ -189,7 +189,7 @@ void add_row(int64_t n, typename Precision::Real* __restrict sum, T* __restrict 
 }
 
 template <class Precision>
-void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void* partial,
+void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place,
                           int64_t columns, int64_t rows) {
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
@@ -208,7 +208,8 @@ void backward_column_sums(const ColumnSums& m, int64_t row, int64_t column, void
   for (int lane = 1; lane < kRowLanes; ++lane) {
     for (int64_t j = 0; j < kColumnTile; ++j) sum[0][j] += sum[lane][j];
   }
-  memcpy(partial, sum[0], static_cast<size_t>(columns) * sizeof(Real));
+  memcpy(static_cast<Real*>(m.partials[0]) + place, sum[0],
+         static_cast<size_t>(columns) * sizeof(Real));
 }
 
 template <class Gate>

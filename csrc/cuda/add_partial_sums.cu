@@ -1,5 +1,8 @@
 // The second stage of column sums: the sums over the blocks of rows.
-#include "csrc/cuda/column_sums.cuh"
+#include "csrc/cuda/launch.h"
+#include "csrc/cuda/tuning.h"
+#include "csrc/gates/column_sums.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels::cuda {
 namespace {
@@ -7,7 +10,7 @@ namespace {
 template <class Precision>
 __global__ void __launch_bounds__(kWarp* kBlockLanes)
     add_partial_sums(const typename Precision::Real* partial, int64_t blocks,
-                     StorageOf<Precision>* dbias, int64_t columns) {
+                     StorageOf<Precision>* out, int64_t columns) {
   using Real = typename Precision::Real;
   const int lane = threadIdx.x / kWarp, offset = threadIdx.x % kWarp;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + offset;
@@ -24,23 +27,23 @@ __global__ void __launch_bounds__(kWarp* kBlockLanes)
   if (lane > 0 || column >= columns) return;
   Real total = sums[0][offset];
   for (int i = 1; i < kBlockLanes; ++i) total += sums[i][offset];
-  dbias[column] = Storage<Precision>::store(total);
+  out[column] = Storage<Precision>::store(total);
 }
+
+template <class, class Precision>
+struct AddPartialSumsOf {
+  static Error launch_for(Queue queue, const PartialSums& m) {
+    using Real = typename Precision::Real;
+    return launch<KernelSet<add_partial_sums<Precision>>>(
+        queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp, kWarp * kBlockLanes,
+        static_cast<const Real*>(m.partial), m.blocks,
+        reinterpret_cast<StorageOf<Precision>*>(m.sums), m.columns);
+  }
+  static constexpr AddPartialSums value = launch_for;
+};
 
 }  // namespace
 
-template <class Precision>
-Error launch_add_partial_sums(Queue queue, const ColumnSums& m) {
-  using Real = typename Precision::Real;
-  return launch<KernelSet<add_partial_sums<Precision>>>(
-      queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp, kWarp * kBlockLanes,
-      static_cast<const Real*>(m.partial), RowBlocks(m.rows).count,
-      reinterpret_cast<StorageOf<Precision>*>(m.dbias), m.columns);
-}
-
-template Error launch_add_partial_sums<fp64>(Queue, const ColumnSums&);
-template Error launch_add_partial_sums<fp32>(Queue, const ColumnSums&);
-template Error launch_add_partial_sums<fp16>(Queue, const ColumnSums&);
-template Error launch_add_partial_sums<bf16>(Queue, const ColumnSums&);
+AddPartialSums add_partial_sums(Dtype dtype) { return find<AddPartialSumsOf>(Gate{}, dtype); }
 
 }  // namespace gelu_kernels::cuda

@@ -11,12 +11,9 @@
 
 namespace gelu_kernels::cuda {
 
-// dbias, the sum of the partial sums.
-template <class Precision>
-Error launch_add_partial_sums(Queue queue, const ColumnSums& m);
-
 // dx of a lane's columns, row by row: load(i) reads its operands but dy for the row i of the rows
-// ahead, and apply() computes dx from these and from dy. Gate may be a mask.
+// ahead, and apply() computes dx from these and from dy, or for more than one of `sums`, dx and
+// what is added to each. Gate may be a mask, or WithLocationAndScale.
 template <class Gate, class Precision, class Part>
 struct Gradient;
 
@@ -25,8 +22,10 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     sum_columns(const __grid_constant__ ColumnSums m, const Divisor segments, int block_rows) {
   using Real = typename Precision::Real;
   constexpr int segment = kWarp * Part::size;
+  constexpr int kSums = Gradient<Gate, Precision, Part>::sums;
   // More would not fit in the registers.
-  constexpr int kRows = Part::spacing == 1 && sizeof(Real) == 4 ? kColumnSumRows : 1;
+  constexpr bool kIsSmall = sizeof(Real) == 4 && (kSums == 1 || kPacked<Real> == 1);
+  constexpr int kRows = Part::spacing == 1 && kIsSmall ? kColumnSumRows : 1;
   static_assert(kWarps == kRowLanes);
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t block = segments.divide(blockIdx.x);
@@ -35,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
   const int64_t first = first_of_segment + offset;
   const int left = static_cast<int>(min(m.columns - first, int64_t{segment}));
 
-  Real sum[Part::size] = {};
+  Real sum[kSums][Part::size] = {};
   if (left > 0) {
     const int64_t begin = block_rows * block + warp;
     Gradient<Gate, Precision, Part> gradient(m, begin, first, left);
@@ -59,10 +58,22 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
         rest[i].unpack();
 #pragma unroll
         for (int j = 0; j < Part::size; j += kPacked<Real>) {
-          unpack(gradient.apply(pack(dy_numbers + j), rest[i], j), dx + j);
-          // Not in pairs: dx is a product.
+          const auto result = gradient.apply(pack(dy_numbers + j), rest[i], j);
+          Real terms[kSums][kPacked<Real>];
+          if constexpr (kSums == 1) {
+            unpack(result, dx + j);
+            unpack(result, terms[0]);
+          } else {
+            unpack(result.dx, dx + j);
+            unpack(result.dloc, terms[0]);
+            unpack(result.dscale, terms[1]);
+          }
+          // Not in pairs: the terms are products.
 #pragma unroll
-          for (int k = j; k < j + kPacked<Real>; ++k) sum[k] += dx[k];
+          for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+            for (int k = 0; k < kPacked<Real>; ++k) sum[s][j + k] += terms[s][k];
+          }
         }
         Part::round(dx).store(dx_row + i * dx_step, m.dx.column_stride, left);
       }
@@ -81,19 +92,26 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     for (; rows > 0; --rows) add_rows(std::integral_constant<int, 1>());
   }
 
-  __shared__ Real sums[kWarps][segment];
+  __shared__ Real sums[kSums][kWarps][segment];
 #pragma unroll
-  for (int j = 0; j < Part::size; ++j) sums[warp][offset + j * Part::spacing] = sum[j];
+  for (int k = 0; k < kSums; ++k) {
+#pragma unroll
+    for (int j = 0; j < Part::size; ++j) sums[k][warp][offset + j * Part::spacing] = sum[k][j];
+  }
   __syncthreads();
   const int column = threadIdx.x;
   if (column >= segment || first_of_segment + column >= m.columns) return;
-  Real total = sums[0][column];
-  for (int i = 1; i < kWarps; ++i) total += sums[i][column];
-  static_cast<Real*>(m.partial)[block * m.columns + first_of_segment + column] = total;
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) {
+    Real total = sums[k][0][column];
+    for (int i = 1; i < kWarps; ++i) total += sums[k][i][column];
+    static_cast<Real*>(m.partials[k])[block * m.columns + first_of_segment + column] = total;
+  }
 }
 
 inline bool are_vectors(const ColumnSums& m, int64_t size) {
-  uintptr_t bits = reinterpret_cast<uintptr_t>(m.bias);
+  uintptr_t bits =
+      reinterpret_cast<uintptr_t>(m.parameters[0]) | reinterpret_cast<uintptr_t>(m.parameters[1]);
   for (const Matrix* matrix : {&m.dx, &m.dy, m.mask ? &m.dy : &m.x}) {
     if (matrix->column_stride != size) return false;
     bits |= reinterpret_cast<uintptr_t>(matrix->data) | static_cast<uintptr_t>(matrix->row_stride);
@@ -114,12 +132,9 @@ Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
   const int segment = kWarp * (vectors ? Consecutive<Precision>::size : Spaced<Precision>::size);
   static_assert(kWarp * Vector<Precision>::size <= kThreads && kWarp * kElements <= kThreads);
   const int64_t segments = (m.columns + segment - 1) / segment;
-  if (Error error = launch<Kernels>(queue, kernel, segments * rows.count, kThreads, m,
-                                    Divisor(static_cast<uint32_t>(segments)),
-                                    static_cast<int>(rows.block_rows))) {
-    return error;
-  }
-  return launch_add_partial_sums<Precision>(queue, m);
+  return launch<Kernels>(queue, kernel, segments * rows.count, kThreads, m,
+                         Divisor(static_cast<uint32_t>(segments)),
+                         static_cast<int>(rows.block_rows));
 }
 
 template <class Gate, class Precision>

@@ -34,11 +34,12 @@ struct Device {
 };
 Device describe(int device);
 
-// Operands are counted from the outputs, one or two; then come the inputs, the bias last.
+// Operands are counted from the outputs, one or two; then come the inputs, those that lie along the
+// columns last.
 constexpr int kMaxOperands = 5;
 
 // Operands as rows of vectors: all data and strides are multiples of 16 bytes, and so are all rows
-// but the last; with a bias, which is the same in every row, the last one too.
+// but the last; with operands along the columns, the same in every row, the last one too.
 struct Rows {
   char* data[kMaxOperands];
   int32_t row_stride[kMaxOperands];  // in bytes
@@ -61,8 +62,8 @@ struct Map {
   Error (*strided)(Queue, const Strided&);
 };
 
-// The partial sums, then dbias.
 using BackwardColumnSums = Error (*)(Queue, const ColumnSums&);
+using AddPartialSums = Error (*)(Queue, const PartialSums&);
 
 // The passes, which csrc/gates/passes.h lists.
 #define GELU_KERNELS_DECLARE(name, Function, takes_bias) \
@@ -78,6 +79,8 @@ constexpr Passes<Map (*)(Gate, Dtype, bool biased)> passes() {
 }
 
 BackwardColumnSums backward_column_sums(Gate gate, Dtype dtype);
+BackwardColumnSums cdf_column_sums(Gate gate, Dtype dtype);
+AddPartialSums add_partial_sums(Dtype dtype);
 
 Error (*glu_rows_forward(Gate gate, Dtype dtype))(Queue, const GluRows&);
 Error (*glu_rows_backward(Gate gate, Dtype dtype))(Queue, const GluRows&);

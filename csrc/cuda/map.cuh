@@ -6,22 +6,22 @@
 
 namespace gelu_kernels::cuda {
 
-template <class Function, class Precision, bool kBias>
+template <class Function, class Precision, int kColumns>
 struct Launchers {
-  static constexpr int kRows = RowMap<Function, Precision, kBias>::rows;
+  static constexpr int kRows = RowMap<Function, Precision, kColumns>::rows;
   using Kernels =
-      KernelSet<map_rows<Function, Precision, kBias, 1>,
-                map_rows<Function, Precision, kBias, kRows>, map_strided<Function, Precision>>;
-  static constexpr Map value = {launch_map_rows<Kernels, Function, Precision, kBias>,
+      KernelSet<map_rows<Function, Precision, kColumns, 1>,
+                map_rows<Function, Precision, kColumns, kRows>, map_strided<Function, Precision>>;
+  static constexpr Map value = {launch_map_rows<Kernels, Function, Precision, kColumns>,
                                 launch_map_strided<Kernels, Function, Precision>};
 };
 
 template <template <class, class> class Function>
 struct MapOf {
   template <class Gate, class Precision>
-  struct Plain : Launchers<Function<Gate, Precision>, Precision, false> {};
+  struct Plain : Launchers<Function<Gate, Precision>, Precision, 0> {};
   template <class Gate, class Precision>
-  struct Biased : Launchers<AddBias<Function<Gate, Precision>>, Precision, true> {};
+  struct Biased : Launchers<AddBias<Function<Gate, Precision>>, Precision, 1> {};
 };
 
 // `Plain` is the function where there is no bias.

@@ -21,6 +21,7 @@ constexpr int kThreads = kWarps * kWarp;
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : inputs == 2 ? 2 : 1; }
 constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
 constexpr int kBiasedPairsBlocksPerProcessor = 3;
+constexpr int kScaledBlocksPerProcessor = 2;  // with a location and a scale 3 would spill 64 bytes
 constexpr int kColumnSumRows = 2;
 constexpr int kColumnSumBlocksPerProcessor = 2;
 

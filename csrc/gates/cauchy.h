@@ -75,6 +75,7 @@ struct Cauchy {
     using C = Constants<Precision>;
     return inverse_square<C>(a) * C::one_over_pi;
   }
+  static constexpr double left_limit = -0.3183098861837907;  // the value at -infinity
 
   // Whether u < 2^32 F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
   // absolute error of less than 2e-6. F is a quotient of polynomials, but this needs no division.

@@ -38,17 +38,23 @@ GELU_KERNELS_HD Matrix tile_at(const Matrix& m, int64_t row, int64_t column) {
   return {m.data + row * m.row_stride + column * m.column_stride, m.column_stride, m.row_stride};
 }
 
-// dx = dy·g'(x + bias), or dy where a mask is 1, and partial[block][j] = the sum of column j of the
-// unrounded dx over a block of rows, in float (double for float64). dbias[j] = the sum over the
-// blocks of partial[block][j].
+// dx, and partials[k][block][j] = the sum over a block of rows of column j of a term, in float
+// (double for float64). dx = dy·g'(x + bias), or dy where a mask is 1, and the one term is the
+// unrounded dx; or csrc/gates/cdf.h has dx and the terms of loc and scale.
 struct ColumnSums {
   Matrix dx, dy;
-  Matrix x;             // not with a mask
-  const char* bias;     // likewise; consecutive, like partial and dbias
-  const uint8_t* mask;  // a bit for each element in row-major order, eight in a byte
-  void* partial;
-  char* dbias;
+  Matrix x;                   // not with a mask
+  const char* parameters[2];  // the bias, or loc and scale; consecutive, like partials
+  const uint8_t* mask;        // a bit for each element in row-major order, eight in a byte
+  void* partials[2];
   int64_t rows, columns;
+};
+
+// sums[j] = the sum over the blocks of partial[block][j], rounded to the dtype of the sums.
+struct PartialSums {
+  const void* partial;
+  int64_t blocks, columns;
+  char* sums;
 };
 
 }  // namespace gelu_kernels

@@ -66,6 +66,9 @@ struct bool_pair {
 GELU_KERNELS_HD bool_pair operator<(float_pair x, float_pair y) {
   return {x.low < y.low, x.high < y.high};
 }
+GELU_KERNELS_HD bool_pair operator==(float_pair x, float_pair y) {
+  return {x.low == y.low, x.high == y.high};
+}
 GELU_KERNELS_HD bool_pair operator!=(bool_pair x, bool_pair y) {
   return {x.low != y.low, x.high != y.high};
 }

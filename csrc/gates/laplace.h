@@ -66,7 +66,9 @@ struct Laplace {
   // F(-a) and F'(a), which is the same, for a >= 0, in fp32 and fp64.
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real tail(Real a) {
-    return Logistic::scaled_exponential(magnitude(a, limit<Real>)) * unscale<Real>;
+    const Real b = magnitude(a, limit<Real>);
+    // E of NaN is any number: see LogisticOfCubic.
+    return fma(b, Real(0), Logistic::scaled_exponential(b) * unscale<Real>);
   }
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real density(Real a) {

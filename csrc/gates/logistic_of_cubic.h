@@ -61,6 +61,22 @@ struct LogisticOfCubic {
     return quotient(e * bracket, sum * sum * fma(e, 1 / C::scale, Real(1)));
   }
 
+  // F(-a) and F'(a) = v'(a) F (1 - F) for a >= 0, in fp32 and fp64. They share scale F.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail(Real a) {
+    const Real b = until_underflow(a);
+    // E of NaN is any number: the integer that makes a power of two may change a NaN's exponent.
+    return fma(b, Real(0), scaled_tail(b) * (1 / Constants<Number<Real>>::scale));
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real density(Real a) {
+    using C = Constants<Number<Real>>;
+    const Real b = until_underflow(a), f = scaled_tail(b);
+    const Real y = even(b, C::slope_0, C::slope_2) * fma(f * (-1 / C::scale), f, f);
+    return fma(b, Real(0), y * (1 / C::scale));
+  }
+  static constexpr double left_limit = -0.0;  // the value at -infinity
+
   // Whether u < (2^32 + 1) F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has
   // an absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
   template <class Real>
@@ -72,8 +88,20 @@ struct LogisticOfCubic {
     return fma(u, inverse, inverse) < Real(0x1p32f) - u;
   }
 
-  // g'' as a formula over any type that has sigmoid and clamp of its own: over at::Tensor, it can
-  // be differentiated further.
+  // F, F' and g'' as formulas over any type that has sigmoid and clamp of its own: over at::Tensor,
+  // they can be differentiated further.
+  template <class T>
+  static T distribution_formula(const T& x) {
+    using C = Constants<double>;
+    const T y = clamp(x, -C::limit, C::limit);  // beyond, F is 0 or 1 in any precision
+    return sigmoid(y * (y * y * (C::slope_2 / 3) + C::slope_0));
+  }
+  template <class T>
+  static T density_formula(const T& x) {
+    using C = Constants<double>;
+    const T f = distribution_formula(x), y = clamp(x, -C::limit, C::limit);
+    return f * (1 - f) * (y * y * C::slope_2 + C::slope_0);
+  }
   template <class T>
   static T second_derivative_formula(const T& x) {
     using C = Constants<double>;
@@ -100,6 +128,17 @@ struct LogisticOfCubic {
   }
 
  private:
+  // At most where F and, a little farther out, as v' > 1, F' have underflowed.
+  template <class Real>
+  static GELU_KERNELS_HD Real until_underflow(Real a) {
+    return magnitude(a, Constants<Number<Real>>::limit + 0.0625f);
+  }
+  template <class Real>
+  static GELU_KERNELS_HD Real scaled_tail(Real a) {
+    const Real e = scaled_exponential(a);
+    return quotient(e, fma(e, 1 / Constants<Number<Real>>::scale, Real(1)));
+  }
+
   // Whether 16-bit results take the lesser of F and 1/2. Near zero F is no more than 1/2 anyhow if
   // `one` is no further below the unit of E, which is exp2_0.
   static constexpr bool limits_tail = Constants<fp16>::exp2_0 - Constants<fp16>::one > 0x1p-24f;

@@ -75,6 +75,22 @@ struct Normal {
     return scaled_gaussian<Wide>(factor, a) * C::unscale;
   }
 
+  // F(-a) and F'(a) for a >= 0, in fp32 and fp64.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail(Real a) {
+    using C = NormalConstants<Precision>;
+    const Real b = magnitude(a, C::limit);
+    const Real rest = quotient(Real(C::value_pole), b + C::value_pole);
+    return scaled_gaussian<Precision>(normal_value_factor(b * rest) * rest, b) * C::unscale;
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real density(Real a) {
+    using C = NormalConstants<Precision>;
+    const Real b = magnitude(a, C::limit);
+    return scaled_gaussian<Precision>(normal_density_factor(b * b), b) * C::unscale;
+  }
+  static constexpr double left_limit = -0.0;  // the value at -infinity
+
   // Whether u < 2^32 Phi(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
   // absolute error of less than 2e-6. No special function unit: random masks are to be the same on
   // every machine.
@@ -86,8 +102,17 @@ struct Normal {
     return u < fma(power_8, power_8, Real(-1));
   }
 
-  // g'' as a formula over any type that has exp and clamp of its own: over at::Tensor, it can be
-  // differentiated further.
+  // F, F' and g'' as formulas over any type that has erfc, exp and clamp of its own: over
+  // at::Tensor, they can be differentiated further.
+  template <class T>
+  static T distribution_formula(const T& x) {
+    return erfc(x * -0.7071067811865476) * 0.5;
+  }
+  template <class T>
+  static T density_formula(const T& x) {
+    const T y = clamp(x, -40, 40);  // beyond, F' is 0 in any precision
+    return exp(y * y * -0.5) * 0.3989422804014327;
+  }
   template <class T>
   static T second_derivative_formula(const T& x) {
     const T y = clamp(x, -40, 40);  // beyond, g'' is 0 in any precision

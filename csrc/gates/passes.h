@@ -2,12 +2,13 @@
 #pragma once
 
 // A name, the formula of an element in csrc/gates/pointwise.h, and whether it takes a bias.
-#define GELU_KERNELS_FOR_EACH_PASS(_)                           \
-  _(forward, Forward, true)                /* y; x */           \
-  _(backward, Backward, true)              /* dx; dy, x */      \
-  _(double_backward, DoubleBackward, true) /* dx; ddx, dy, x */ \
-  _(glu_forward, GluForward, false)        /* y; x, up */       \
-  _(glu_backward, GluBackward, false)      /* dx, dup; dy, x, up */
+#define GELU_KERNELS_FOR_EACH_PASS(_)                               \
+  _(forward, Forward, true)                /* y; x */               \
+  _(backward, Backward, true)              /* dx; dy, x */          \
+  _(double_backward, DoubleBackward, true) /* dx; ddx, dy, x */     \
+  _(glu_forward, GluForward, false)        /* y; x, up */           \
+  _(glu_backward, GluBackward, false)      /* dx, dup; dy, x, up */ \
+  _(cdf_forward, CdfForward, false)        /* y; x, loc, scale */
 
 namespace gelu_kernels {
 

@@ -1,6 +1,7 @@
 // What the operators compute for one element: their formulas over a gate.
 #pragma once
 
+#include "csrc/gates/cdf.h"
 #include "csrc/gates/storage.h"
 
 namespace gelu_kernels {

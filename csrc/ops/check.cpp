@@ -60,17 +60,26 @@ void check_input(const char* op, const at::Tensor& x) {
                    ": x must be a strided tensor, got layout ", x.layout());
 }
 
+void check_along(const char* op, const Argument& argument, const at::Tensor& x) {
+  const auto& [name, t] = argument;
+  if (t.dim() == 1) {
+    TORCH_CHECK_VALUE(x.dim() > 0, "gelu_kernels::", op, ": x must have a last dimension for the ",
+                      name, ", got a 0-d tensor");
+    TORCH_CHECK_VALUE(t.sym_size(0) == x.sym_size(-1), "gelu_kernels::", op, ": ", name,
+                      " must be as long as the last dimension of x, ", x.sym_size(-1),
+                      ", got length ", t.sym_size(0));
+  }
+  TORCH_CHECK_TYPE(t.layout() == at::kStrided, "gelu_kernels::", op, ": ", name,
+                   " must be a strided tensor, got layout ", t.layout());
+  check_beside(op, argument, {"x", x});
+}
+
 void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
   TORCH_CHECK_VALUE(x.dim() > 0, "gelu_kernels::", op,
                     ": x must have a last dimension for the bias, got a 0-d tensor");
   TORCH_CHECK_VALUE(bias.dim() == 1, "gelu_kernels::", op, ": bias must be 1-d, got ", bias.dim(),
                     " dimensions");
-  TORCH_CHECK_VALUE(bias.sym_size(0) == x.sym_size(-1), "gelu_kernels::", op,
-                    ": bias must be as long as the last dimension of x, ", x.sym_size(-1),
-                    ", got length ", bias.sym_size(0));
-  TORCH_CHECK_TYPE(bias.layout() == at::kStrided, "gelu_kernels::", op,
-                   ": bias must be a strided tensor, got layout ", bias.layout());
-  check_beside(op, {"bias", bias}, {"x", x});
+  check_along(op, {"bias", bias}, x);
 }
 
 void check_like(const char* op, const Argument& argument, const Argument& other) {

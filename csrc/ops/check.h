@@ -26,12 +26,14 @@ C10_EXPORT std::string_view gate_for(const char* op, std::string_view approximat
 
 void check_dtype(const char* op, const at::Tensor& t, const char* name);
 void check_input(const char* op, const at::Tensor& x);
-void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
 
 struct Argument {
   const char* name;
   const at::Tensor& tensor;
 };
+// That an argument goes with x: one number, or a vector along the last dimension.
+void check_along(const char* op, const Argument& argument, const at::Tensor& x);
+void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
 // That an argument has the shape, layout, dtype and device of another.
 void check_like(const char* op, const Argument& argument, const Argument& other);
 

@@ -1,6 +1,7 @@
 // The lists of operators.
 #pragma once
 
+#include "csrc/ops/cdf/cdf.h"
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
 #include "csrc/ops/soi/soi.h"
@@ -8,11 +9,11 @@
 namespace gelu_kernels {
 
 using PublicOperators =
-    Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap>;
+    Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap, CdfGate>;
 
-using CoreOperators =
-    Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
-             GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
-             GluHalvesBackwardWeight, SoiForward, SoiBackward, SoiBackwardBias>;
+using CoreOperators = Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward,
+                               GluForward, GluBackward, GluBackwardWeight, GluHalvesForward,
+                               GluHalvesBackward, GluHalvesBackwardWeight, SoiForward, SoiBackward,
+                               SoiBackwardBias, CdfGateForward, CdfGateBackward>;
 
 }  // namespace gelu_kernels

@@ -3,9 +3,11 @@
 Each gate of csrc/gates/gates.h has a module of its name here, which has:
 
 - ``value``, ``derivative`` and ``second_derivative``, functions of x and of constants C;
+- ``tail`` and ``density``, F(-a) and F'(a) for a >= 0, in float32 and float64;
 - ``in_tail``, for a random mask: whether u < 2^32 F(-|x|) - 1;
 - ``constants``, C for each precision of csrc/gates/arithmetic.h; ``random`` for ``in_tail``; and
   ``exp2_fp16`` and ``exp2_bf16`` for where exp2 is right to a unit in the last place;
+- ``left_limit``, the value at -infinity;
 - ``may_tie``, whether a 16-bit value may come out as a tie (csrc/gates/storage.h).
 
 As they stand the functions compute with NumPy, in float32. They are written in the words of

@@ -1,5 +1,7 @@
 """csrc/gates/cauchy.h in Python, and its comments hold here: x (1/2 + atan(x)/pi)."""
 
+import math
+
 from gelu_kernels.formulas.arithmetic import (
     Real,
     constant,
@@ -116,6 +118,7 @@ def _wide(precision: str) -> Constants:
 _fp32 = _wide("fp32")
 _fp16, _bf16 = (half_constants(_fp32, numbers.cauchy_arcsine[name]) for name in ("fp16", "bf16"))
 
+left_limit = -1 / math.pi
 may_tie = True
 constants = {
     "fp64": _wide("fp64"),

@@ -73,7 +73,8 @@ def second_derivative(x: Real, C: Constants) -> Real:
 
 
 def tail(a: Real, C: Constants) -> Real:
-    return scaled_exponential(magnitude(a, C.limit), C) * C.unscale
+    a = magnitude(a, C.limit)
+    return fma(a, 0.0, scaled_exponential(a, C) * C.unscale)
 
 
 def density(a: Real, C: Constants) -> Real:

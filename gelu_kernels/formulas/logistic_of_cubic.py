@@ -20,7 +20,16 @@ from gelu_kernels.formulas.coefficients import exp2 as powers
 from gelu_kernels.formulas.polynomial import polynomial
 
 # What a gate's module has, but for its constants.
-__all__ = ["derivative", "in_tail", "may_tie", "second_derivative", "value"]
+__all__ = [
+    "density",
+    "derivative",
+    "in_tail",
+    "left_limit",
+    "may_tie",
+    "second_derivative",
+    "tail",
+    "value",
+]
 
 
 def exponent(x: Real, y: Real, C: Constants) -> tuple[Real, Real]:
@@ -131,6 +140,28 @@ def second_derivative(x: Real, C: Constants) -> Real:
     return quotient(e * bracket, one * one * fma(e, 1 / C.scale, 1.0), C)
 
 
+def until_underflow(a: Real, C: Constants) -> Real:
+    return magnitude(a, C.limit + 0.0625)
+
+
+def scaled_tail(a: Real, C: Constants) -> Real:
+    e = scaled_exponential(a, C)
+    return quotient(e, fma(e, 1 / C.scale, 1.0), C)
+
+
+def tail(a: Real, C: Constants) -> Real:
+    a = until_underflow(a, C)
+    return fma(a, 0.0, scaled_tail(a, C) * (1 / C.scale))
+
+
+def density(a: Real, C: Constants) -> Real:
+    a = until_underflow(a, C)
+    f = scaled_tail(a, C)
+    slope = even(a, C.slope_0, C.slope_2, C)
+    y = slope * fma(f * (-1 / C.scale), f, f)
+    return fma(a, 0.0, y * (1 / C.scale))
+
+
 def in_tail(x: Real, u: Real, C: Constants) -> Real:
     a = magnitude_or_limit(x, C.tail_limit)
     shifted, fraction = exponent(a, even(a, C.half.k1, C.half.k3, C), C)
@@ -138,6 +169,7 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
     return fma(u, inverse, inverse) < 2.0**32 - u
 
 
+left_limit = -0.0
 may_tie = True
 
 

@@ -2,6 +2,7 @@
 
 from gelu_kernels.formulas.arithmetic import (
     Real,
+    constant,
     exp2,
     fma,
     magnitude,
@@ -81,6 +82,18 @@ def second_derivative(x: Real, C: Constants) -> Real:
     return scaled_gaussian(factor, a, C) * C.unscale
 
 
+def tail(a: Real, C: Constants) -> Real:
+    a = magnitude(a, C.limit)
+    rest = quotient(constant(C.value_pole, a), a + C.value_pole, C)
+    z = a * rest
+    return scaled_gaussian(polynomial(z, C.value_factor) * rest, a, C) * C.unscale
+
+
+def density(a: Real, C: Constants) -> Real:
+    a = magnitude(a, C.limit)
+    return scaled_gaussian(polynomial(a * a, C.density_factor), a, C) * C.unscale
+
+
 def in_tail(x: Real, u: Real, C: Constants) -> Real:
     root = polynomial(magnitude_or_limit(x, C.tail_limit), C.tail_root)
     power_2 = root * root
@@ -113,6 +126,7 @@ def _half(precision: str, exp2m1: dict[str, Polynomial]) -> Constants:
 _fp16 = _half("fp16", powers.exp2m1_polynomial_5)
 _bf16 = _half("bf16", powers.exp2m1_polynomial_4)
 
+left_limit = -0.0
 may_tie = False
 constants = {
     "fp64": _wide("fp64"),

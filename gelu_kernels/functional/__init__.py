@@ -4,6 +4,7 @@ In eager mode a call goes straight to C++. Under ``torch.compile``, in a torch f
 with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these can see.
 """
 
+from gelu_kernels.functional.cdf import cdf_gate
 from gelu_kernels.functional.gate import bias_gelu, cauchy_gate, gate, gelu, lalu, silu
 from gelu_kernels.functional.glu import geglu, glu, swiglu
 from gelu_kernels.functional.soi import bias_soi_map, soi_map
@@ -12,6 +13,7 @@ __all__ = [
     "bias_gelu",
     "bias_soi_map",
     "cauchy_gate",
+    "cdf_gate",
     "gate",
     "geglu",
     "gelu",

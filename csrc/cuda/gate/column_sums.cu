@@ -7,6 +7,7 @@ namespace gelu_kernels::cuda {
 // dx = dy·g'(x + bias).
 template <class Gate, class Precision, class Part>
 struct Gradient {
+  static constexpr int sums = 1;
   using Real = typename Precision::Real;
 
   struct Row {
@@ -27,7 +28,7 @@ struct Gradient {
         column_stride(m.x.column_stride),
         left(left) {
     constexpr int size = sizeof(StorageOf<Precision>);
-    Part::load(m.bias + column * size, size, left).unpack(bias);
+    Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
   }
   __device__ __forceinline__ Row load(int i) const {
     return {Part::load(x_row + i * x_step, column_stride, left), {}};

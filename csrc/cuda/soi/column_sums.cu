@@ -8,6 +8,7 @@ struct Mask {};
 
 template <class Precision, class Part>
 struct Gradient<Mask, Precision, Part> {
+  static constexpr int sums = 1;
   using Real = typename Precision::Real;
 
   struct Row {

@@ -22,9 +22,11 @@ void sum_columns(const char* op, Kernel kernel, const char* bias, const uint8_t*
     const at::Tensor partial =
         at::empty({RowBlocks(rows).count, columns}, dx.options().dtype(dtype));
     const Matrix operands[3] = {matrices...};  // dx, dy, x
-    Device::sum_columns(op, dx, kernel,
-                        {operands[0], operands[1], operands[2], bias, mask, data_of(partial),
-                         data_of(dbias), rows, columns});
+    Device::sum_columns(
+        op, dx, kernel,
+        {operands[0], operands[1], operands[2], {bias}, mask, {data_of(partial)}, rows, columns});
+    Device::add_partial_sums(op, dbias,
+                             {data_of(partial), partial.size(0), columns, data_of(dbias)});
   };
   with_matrices(dbias.numel(), run, dx, in...);
 }

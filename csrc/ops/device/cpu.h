@@ -31,8 +31,9 @@ struct Cpu {
   }
 
   // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.
-  // `bias` is optional, or std::nullopt for a pass that takes none.
-  template <int outputs = 1, class Bias, class... Tensors>
+  // `bias` is optional, or std::nullopt for a pass that takes none; the last `columns` of the
+  // others lie along the columns, as it does.
+  template <int outputs = 1, int columns = 0, class Bias, class... Tensors>
   static void map(const char*, cpu::Maps Passes::* pass, Gate gate, const Bias& bias,
                   const at::Tensor& out, const Tensors&... operands) {
     const cpu::Maps& loops = cpu::loops(gate, dtype_of(out), out.numel()).passes.*pass;
@@ -46,32 +47,35 @@ struct Cpu {
     return cpu::loops(gate, dtype_of(x), x.numel()).backward_column_sums;
   }
 
-  static void sum_columns(const char*, const at::Tensor& dx, cpu::BackwardColumnSums sum_tile,
+  static cpu::BackwardColumnSums cdf_column_sums(Gate gate, const at::Tensor& x) {
+    return cpu::loops(gate, dtype_of(x), x.numel()).cdf_column_sums;
+  }
+
+  static void sum_columns(const char*, const at::Tensor&, cpu::BackwardColumnSums sum_tile,
                           const ColumnSums& m) {
     const auto [block_rows, blocks] = RowBlocks(m.rows);
-    const int64_t size = static_cast<int64_t>(dx.element_size());
-    const int64_t partial_size = std::max<int64_t>(size, sizeof(float));
-    const auto partial_at = [&](int64_t block, int64_t column) {
-      return static_cast<char*>(m.partial) + (block * m.columns + column) * partial_size;
-    };
     const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
     const int64_t tile_elements = block_rows * std::min(m.columns, cpu::kColumnTile);
     const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / tile_elements);
     at::parallel_for(0, blocks * tiles, grain, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
-        const int64_t row = task / tiles * block_rows, column = task % tiles * cpu::kColumnTile;
-        sum_tile(m, row, column, partial_at(task / tiles, column),
+        const int64_t block = task / tiles, column = task % tiles * cpu::kColumnTile;
+        sum_tile(m, block * block_rows, column, block * m.columns + column,
                  std::min(m.columns - column, cpu::kColumnTile),
-                 std::min(m.rows - row, block_rows));
+                 std::min(m.rows - block * block_rows, block_rows));
       }
     });
-    const auto add = cpu::loops(Gate{}, dtype_of(dx), dx.numel()).add_partial_sums;
-    const int64_t add_grain = std::max<int64_t>(1, grain / blocks);
-    at::parallel_for(0, tiles, add_grain, [&](int64_t begin, int64_t end) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        const int64_t column = tile * cpu::kColumnTile;
-        add(partial_at(0, column), m.columns, blocks, m.dbias + column * size,
-            std::min(m.columns - column, cpu::kColumnTile));
+  }
+
+  static void add_partial_sums(const char*, const at::Tensor& sums, const PartialSums& m) {
+    const auto add = cpu::loops(Gate{}, dtype_of(sums), m.blocks * m.columns).add_partial_sums;
+    const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
+    const int64_t tile_elements = m.blocks * std::min(m.columns, cpu::kColumnTile);
+    const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / tile_elements);
+    at::parallel_for(0, tiles, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t column = begin * cpu::kColumnTile; column < end * cpu::kColumnTile;
+           column += cpu::kColumnTile) {
+        add(m, column, std::min(m.columns - column, cpu::kColumnTile));
       }
     });
   }

@@ -43,35 +43,43 @@ struct Cuda {
   }
 
   // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.
-  // `bias` is optional, or std::nullopt for a pass that takes none.
-  template <int outputs = 1, class Pass, class Bias, class... Tensors>
+  // `bias` is optional, or std::nullopt for a pass that takes none; the last `columns` of the
+  // others lie along the columns, as it does.
+  template <int outputs = 1, int columns = 0, class Pass, class Bias, class... Tensors>
   static void map(const char* op, Pass pass, Gate gate, const Bias& bias, const at::Tensor& out,
                   const Tensors&... operands) {
     const auto find = cuda::passes().*pass;
     if constexpr (!std::is_same_v<Bias, std::nullopt_t>) {
       if (bias) {
-        return run<outputs>(op, find(gate, dtype_of(out), true), true, out, operands..., *bias);
+        return run<outputs, 1>(op, find(gate, dtype_of(out), true), out, operands..., *bias);
       }
     }
-    run<outputs>(op, find(gate, dtype_of(out), false), false, out, operands...);
+    run<outputs, columns>(op, find(gate, dtype_of(out), false), out, operands...);
   }
 
   static cuda::BackwardColumnSums column_sums(Gate gate, const at::Tensor& x) {
     return cuda::backward_column_sums(gate, dtype_of(x));
   }
 
+  static cuda::BackwardColumnSums cdf_column_sums(Gate gate, const at::Tensor& x) {
+    return cuda::cdf_column_sums(gate, dtype_of(x));
+  }
+
   static void sum_columns(const char* op, const at::Tensor& dx, cuda::BackwardColumnSums kernel,
                           const ColumnSums& m) {
     start(op, dx, kernel, m);
   }
+  static void add_partial_sums(const char* op, const at::Tensor& sums, const PartialSums& m) {
+    start(op, sums, cuda::add_partial_sums(dtype_of(sums)), m);
+  }
 
  private:
-  // The bias is the last operand. Tensors that lie in memory alike are one long row.
-  template <int outputs, class... Tensors>
-  static void run(const char* op, cuda::Map kernel, bool biased, const at::Tensor& out,
+  // Tensors that lie in memory alike are one long row.
+  template <int outputs, int columns, class... Tensors>
+  static void run(const char* op, cuda::Map kernel, const at::Tensor& out,
                   const Tensors&... operands) {
     if (out.numel() == 0) return;
-    if (!biased && lie_alike(out, operands...) && is_aligned(data_of(out), 0) &&
+    if (columns == 0 && lie_alike(out, operands...) && is_aligned(data_of(out), 0) &&
         (is_aligned(data_of(operands), 0) && ...)) {
       cuda::Rows m = segments_of(out.numel(), static_cast<int64_t>(out.element_size()));
       int k = 0;
@@ -82,7 +90,7 @@ struct Cuda {
       return start(op, out, kernel.rows, m);
     }
     const at::TensorIterator iterator = iterator_over<outputs>(out, operands...);
-    if (const auto m = rows_of(iterator, biased)) return start(op, out, kernel.rows, *m);
+    if (const auto m = rows_of(iterator, columns)) return start(op, out, kernel.rows, *m);
     for (const at::TensorIterator& part : iterator.with_32bit_indexing()) {
       start(op, out, kernel.strided, strided(part));
     }

@@ -29,14 +29,13 @@ inline cuda::Rows segments_of(int64_t elements, int64_t size) {
   return m;
 }
 
-// The iteration as rows of vectors, if it is that. The rows of a matrix are whole vectors, because
-// its rows are aligned: between rows of an output there is no gap, or only the other half of a row,
-// which is an output as well and aligned too.
-inline std::optional<cuda::Rows> rows_of(const at::TensorIterator& iterator, bool biased) {
+// The iteration, whose last operands lie along the columns, as rows of vectors, if it is that. The
+// rows of a matrix are whole vectors, because its rows are aligned: between rows of an output there
+// is no gap, or only the other half of a row, which is an output as well and aligned too.
+inline std::optional<cuda::Rows> rows_of(const at::TensorIterator& iterator, int along_columns) {
   const int64_t size = static_cast<int64_t>(iterator.element_size(0));
-  const int bias = biased ? iterator.ntensors() - 1 : -1;
   const bool matrix = iterator.ndim() == 2;
-  if (!matrix && (biased || iterator.ndim() != 1)) return std::nullopt;
+  if (!matrix && (along_columns > 0 || iterator.ndim() != 1)) return std::nullopt;
   const int64_t columns = iterator.shape()[0], rows = matrix ? iterator.shape()[1] : 1;
   if (matrix && columns * size < cuda::kLeastRowBytes) return std::nullopt;
   cuda::Rows m = segments_of(columns, size);
@@ -52,7 +51,7 @@ inline std::optional<cuda::Rows> rows_of(const at::TensorIterator& iterator, boo
     m.data[k] = static_cast<char*>(iterator.data_ptr(k));
     m.row_stride[k] = static_cast<int32_t>(row_stride);
     if (stride != size || !is_aligned(m.data[k], row_stride)) return std::nullopt;
-    if (k == bias && row_stride != 0) return std::nullopt;
+    if (k >= iterator.ntensors() - along_columns && row_stride != 0) return std::nullopt;
   }
   if (largest > std::numeric_limits<int32_t>::max()) return std::nullopt;
   return m;

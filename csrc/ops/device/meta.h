@@ -21,7 +21,7 @@ struct Meta {
     return at::empty_symint(x.sym_sizes(), x.options());
   }
 
-  template <int outputs = 1, class... Arguments>
+  template <int outputs = 1, int columns = 0, class... Arguments>
   static void map(const Arguments&...) {}
 };
 

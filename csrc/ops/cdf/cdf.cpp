@@ -1,0 +1,63 @@
+// The public operator of a gate with a location and a scale in terms of the core operators, and the
+// checks of these.
+#include "csrc/ops/cdf/cdf.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
+
+#include "csrc/ops/jagged.h"
+
+namespace gelu_kernels {
+namespace {
+
+void check_parameter(const char* op, const Argument& parameter, const Tensor& x) {
+  const auto& [name, t] = parameter;
+  TORCH_CHECK_VALUE(t.dim() <= 1, "gelu_kernels::", op, ": ", name, " must be 0-d or 1-d, got ",
+                    t.dim(), " dimensions");
+  check_along(op, parameter, x);
+}
+
+// That no number of it is negative or NaN, where that takes no wait for a device and no graph is
+// traced.
+void check_numbers(const char* op, const Tensor& scale) {
+  if (const auto* batched = at::functorch::maybeGetBatchedImpl(scale)) {
+    return check_numbers(op, batched->value());
+  }
+  if (at::isTensorSubclassLike(scale) || !scale.is_cpu() || scale.numel() == 0) return;
+  const at::NoGradGuard guard;
+  const Tensor least = scale.dim() == 0 ? scale : scale.amin();  // which is NaN if one number is
+  const double number = least.item<double>();
+  TORCH_CHECK_VALUE(number >= 0, "gelu_kernels::", op, ": scale must be at least 0, got ", number);
+}
+
+void check_parameters(const char* op, const Tensor& x, const Tensor& loc, const Tensor& scale) {
+  check_parameter(op, {"loc", loc}, x);
+  check_parameter(op, {"scale", scale}, x);
+  check_numbers(op, scale);
+}
+
+}  // namespace
+
+Gate check_cdf_gate(const char* op, const Tensor& x, const Tensor& loc, const Tensor& scale,
+                    std::string_view gate, at::ArrayRef<Argument> like_x) {
+  check_input(op, x);
+  check_parameters(op, x, loc, scale);
+  for (const Argument& argument : like_x) check_like(op, argument, {"x", x});
+  return gate_named(op, gate);
+}
+
+Tensor CdfGate::compose(const Tensor& x, const Tensor& loc, const Tensor& scale,
+                        std::string_view gate) {
+  gate_named(name(), gate);
+  check_input(name(), x);
+  if (x.layout() == at::kJagged) {
+    return map_values(name(), x,
+                      [&](const Tensor& values) { return compose(values, loc, scale, gate); });
+  }
+  const Tensor own_loc = cast_under_autocast(loc, x), own_scale = cast_under_autocast(scale, x);
+  check_parameters(name(), x, own_loc, own_scale);
+  return cdf_gate_forward(x, own_loc, own_scale, gate);
+}
+
+}  // namespace gelu_kernels
