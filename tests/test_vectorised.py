@@ -34,6 +34,7 @@ DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 # A hot loop is known by a line of its body.
 MAP_BODIES = "out[i] = apply<Function", "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
+CDF_BODY = "Function::apply(Storage<Precision>::load(x[j]), loc[j]"
 CDF_SUMS_BODY = "loc_sum[j] +="
 
 
@@ -132,6 +133,7 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
     loops = [(f"{function}<{gate}, {dtype}>", MAP_BODIES) for function in functions]
     # The loop itself may have been inlined into a caller, which has the same arguments.
     loops.append((rf"\bBiasRow<{gate}, {dtype}>", [COLUMN_SUMS_BODY]))
+    loops.append((rf"\bCdfForward<{gate}, {dtype}>", [CDF_BODY]))
     if (capability, dtype) not in (("baseline", "fp16"), ("baseline", "bf16")):  # g++ 12 does not
         loops.append((rf"\bCdfRow<{gate}, {dtype}>", [CDF_SUMS_BODY]))
     missing = []
