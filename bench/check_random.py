@@ -77,9 +77,13 @@ def groups_of_probes(device: str) -> Tensor:
 def problem_with_probes(side: Side, op: str, gate: str, dtype: str, device: str) -> str | None:
     probes = PROBES.to(device, DTYPES[dtype])
     x = probes.expand(ROWS, -1)
-    # A bias of -1 leaves the sum exact.
-    biased = "bias" in OPERATORS[op].operands
-    operands = (x + 1, torch.full_like(probes, -1)) if biased else (x.contiguous(),)
+    # These leave the argument of F exact.
+    ones = torch.ones_like(probes)
+    operands = {
+        ("x",): (x.contiguous(),),
+        ("x", "bias"): (x + 1, -ones),
+        ("x", "loc", "scale"): (2 * x, 0 * ones, 2 * ones),
+    }[OPERATORS[op].operands]
     counts = sum((side.forward(*operands) != 0).sum(0) for _ in range(DRAWS))
     try:
         wanted = right(gate, probes, probes.dtype)
@@ -89,28 +93,40 @@ def problem_with_probes(side: Side, op: str, gate: str, dtype: str, device: str)
     return None
 
 
-def kept_exactly(result: object, source: Tensor) -> Tensor:
-    """Where."""
-    kept, *bias_gradient = result if isinstance(result, tuple) else (result,)
+def kept_exactly(result: object, source: Tensor, has_location: bool) -> Tensor:
+    """Where. No gradient goes through the mask to a location and a scale."""
+    kept, *gradients = result if isinstance(result, tuple) else (result,)
     mask = kept != 0
     if not torch.equal(kept, torch.where(mask, source, 0)):
         raise AssertionError("the SOI map changes an element that it keeps")
-    for dbias in bias_gradient:
-        assert_close(dbias, kept.double().sum(0))
+    for gradient in gradients:
+        sums = kept.double().sum(0)
+        assert_close(gradient, 0 * sums if has_location else sums)
     return mask
 
 
+def source_and_score(operands: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """What the mask multiplies, and the argument of F."""
+    x = operands["x"]
+    if "bias" in operands:
+        x = x + operands["bias"]
+    if "loc" in operands:
+        return x, (x.double() - operands["loc"].double()) / operands["scale"].double()
+    return x, x
+
+
 def check_soi(workload: Workload, inputs: Inputs, label: str, side: Side) -> None:
-    x = workload.operator.formula_of(lambda x: x, torch.sign)(*inputs.operands)  # with its bias
+    operands = dict(zip(workload.operator.operands, inputs.operands, strict=True))
+    x, z = source_and_score(operands)
     source = x if label == "forward" else inputs.dy
     draws = math.ceil(LEAST / workload.elements)
-    sample = x.flatten()[:SAMPLE]
+    sample = z.flatten()[:SAMPLE]
     counts = torch.zeros_like(sample, dtype=torch.float64)
     for _ in range(draws):
-        mask = kept_exactly(side.call(label, inputs)(), source)
+        mask = kept_exactly(side.call(label, inputs)(), source, "loc" in operands)
         counts += mask.flatten()[:SAMPLE]
     groups = torch.stack([sample < 0, sample > 0]).double()
-    refuse_counts(counts, draws, groups, right(workload.gate, sample, sample.dtype))
+    refuse_counts(counts, draws, groups, right(workload.gate, sample, x.dtype))
     names = (workload.op, workload.gate, workload.dtype, x.device.type)
     if problem := problem_with_probes(side, *names):
         raise AssertionError(problem)

@@ -88,13 +88,14 @@ def distribution(gate: str) -> Gate:
 
 
 def eager_forward(op: str, gate: str) -> Function:
-    value = EAGER_GATES.get(gate) or exact_gate(gate)
+    row, own = OPERATORS[op], distribution(gate)
 
-    def random(x: Tensor) -> Tensor:
-        return x * torch.bernoulli(distribution(gate)(x))
+    def mask(z: Tensor) -> Tensor:
+        return torch.bernoulli(own(z))
 
-    row = OPERATORS[op]
-    return row.formula_of(random if row.is_random else value, distribution(gate))
+    if row.is_random:
+        return row.formula_of(lambda x: x * mask(x), mask)
+    return row.formula_of(EAGER_GATES.get(gate) or exact_gate(gate), own)
 
 
 # Backward passes by the operators that autograd calls, after forward has saved its tensors.

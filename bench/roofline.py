@@ -17,19 +17,25 @@ from rich.table import Table
 
 from bench.options import choice
 from bench.runs import RESULTS, load_all
-from gelu_kernels.operators import PUBLIC, core
+from gelu_kernels.operators import PUBLIC, CoreOperator, PublicOperator, core
 from machine_code import budgets
 from machine_code.backends import BACKENDS
 from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate
 from machine_code.machines import LANES, MACHINES, Machine, Prediction
 from machine_code.vector_kernels import busiest, vector_kernels
 
-# A record's operator and pass: the core operator, and whether it has a bias or weights.
+
+def kernel_of(op: PublicOperator, direction: str) -> tuple[CoreOperator, bool]:
+    """The core operator, and whether it has a bias or other vectors."""
+    called = core(getattr(op, direction))
+    tensors = {**called.inputs, **called.outputs}
+    vectors = VECTORS.keys() & op.operands
+    return called, any({name, f"d{name}"} & tensors.keys() for name in vectors)
+
+
+# By a record's operator and pass.
 MEASURED = {
-    (op.label, direction): (
-        core(getattr(op, direction)),
-        not VECTORS.keys().isdisjoint(op.operands),
-    )
+    (op.label, direction): kernel_of(op, direction)
     for op, direction in product(PUBLIC, ("forward", "backward"))
     if not op.halves
 }

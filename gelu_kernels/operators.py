@@ -165,6 +165,7 @@ CORE = (
         ulp_of_16_bits=0.65,
     ),
     CoreOperator("soi_forward", "soi", ulp=0, ulp_of_16_bits=0),
+    CoreOperator("soi_cdf_forward", "soi", ulp=0, ulp_of_16_bits=0),
     CoreOperator("soi_backward", "soi", linear_in=("dy",), ulp=0, ulp_of_16_bits=0),
     CoreOperator("soi_backward_bias", "soi", linear_in=("dy",)),
     CoreOperator("cdf_gate_forward", "cdf", ulp=6, ulp_of_16_bits=0.52),
@@ -195,9 +196,11 @@ class PublicOperator(Operator):
 
     @property
     def backward(self) -> str:
-        """The core operator of a backward pass to every operand."""
+        """The core operator of a backward pass to every operand that has a gradient."""
         summed = [f"_{name}" for name in ("bias", "weight") if name in self.operands]
-        return "".join([self.forward.removesuffix("forward"), "backward", *summed])
+        # A mask is all that the gradient of x takes, and loc and scale have none but zeros.
+        stem = "soi_" if self.is_random else self.forward.removesuffix("forward")
+        return "".join([stem, "backward", *summed])
 
     @property
     def is_random(self) -> bool:
@@ -342,6 +345,15 @@ PUBLIC = (
         ("x", "bias"),
         "m (x + bias), m ~ Bernoulli(F(x + bias))",
         functions={"bias_soi_map": None},
+    ),
+    PublicOperator(
+        "soi_map",
+        "soi",
+        "cdf_soi_map",
+        ("x", "loc", "scale"),
+        "m x, m ~ Bernoulli(F((x - loc)/scale))",
+        functions={"soi_map": None},
+        stem="soi_cdf",
     ),
     PublicOperator(
         "cdf_gate",

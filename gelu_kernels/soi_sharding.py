@@ -38,34 +38,53 @@ class MaskOf(Placement):
 
 
 def soi_forward(
+    x: Tensor, bias: Tensor | None, seed: Tensor, gate: str, *index: int
+) -> tuple[DTensor, DTensor]:
+    return _draw("soi_forward", x, {"bias": bias}, seed, gate, index)
+
+
+def soi_cdf_forward(
+    x: Tensor, loc: Tensor, scale: Tensor, seed: Tensor, gate: str, *index: int
+) -> tuple[DTensor, DTensor]:
+    return _draw("soi_cdf_forward", x, {"loc": loc, "scale": scale}, seed, gate, index)
+
+
+def _draw(
+    op: str,
     x: Tensor,
-    bias: Tensor | None,
+    beside: dict[str, Tensor | None],
     seed: Tensor,
     gate: str,
-    offset: int = 0,
-    row_length: int = 0,
-    row_stride: int = 0,
+    index: tuple[int, ...],
 ) -> tuple[DTensor, DTensor]:
-    """Whichever seeds the ranks have drawn, the seed of the mesh's first rank counts."""
-    mesh = _mesh_of("soi_forward", x=x, bias=bias)
-    if offset or row_length or row_stride:
+    """Whichever seeds the ranks have drawn, the seed of the mesh's first rank counts. As in
+    DTensor's own dispatch, a plain tensor that is one number is the same on all ranks."""
+    placed = {
+        name: t
+        for name, t in beside.items()
+        if t is not None and (t.ndim > 0 or isinstance(t, DTensor))
+    }
+    mesh = _mesh_of(op, x=x, **placed)
+    if any(index):
         raise ValueError(
-            "gelu_kernels::soi_forward: offset, row_length and row_stride must be 0 for a DTensor, "
-            f"which knows its place, got {offset}, {row_length}, {row_stride}"
+            f"gelu_kernels::{op}: offset, row_length and row_stride must be 0 for a DTensor, "
+            f"which knows its place, got {', '.join(map(str, index))}"
         )
     x = x.redistribute(placements=_in_rows(x))
-    last = Shard(x.ndim - 1)
-    if bias is not None:
-        like_last = [Shard(0) if p == last else Replicate() for p in x.placements]
-        bias = bias.redistribute(placements=like_last).to_local()
+    along_last = [Shard(0) if p == Shard(x.ndim - 1) else Replicate() for p in x.placements]
+    placements = {0: [Replicate()] * mesh.ndim, 1: along_last}  # of a number and of a vector
+    local = beside | {
+        name: t.redistribute(placements=placements[t.ndim]).to_local() for name, t in placed.items()
+    }
+    tensors = [x.to_local(), *local.values()]
     seed = seed.full_tensor() if isinstance(seed, DTensor) else seed
     divided = [i for i in range(mesh.ndim) if mesh.size(i) > 1]
     if mesh.get_coordinate() is None:
-        y, mask = ops.soi_forward(x.to_local(), bias, seed, gate)
+        y, mask = getattr(ops, op)(*tensors, seed, gate)
     else:
         y, mask = ops.soi_forward_shard(
-            x.to_local(),
-            bias,
+            op,
+            tensors,
             seed,
             gate,
             x.shape,
@@ -100,12 +119,10 @@ def soi_backward_bias(dy: Tensor, mask: Tensor) -> tuple[DTensor, DTensor]:
     )
 
 
-def _mesh_of(op: str, **arguments: Tensor | None) -> DeviceMesh:
+def _mesh_of(op: str, **arguments: Tensor) -> DeviceMesh:
     """The mesh of all these tensors."""
     mesh = None
     for name, t in arguments.items():
-        if t is None:
-            continue
         if not isinstance(t, DTensor):
             raise TypeError(
                 f"gelu_kernels::{op}: {name} must be a DTensor as the others are, got {type(t)}"
@@ -158,22 +175,23 @@ def _dense_stride(x: DTensor) -> tuple[int, ...]:
 # What depends on the rank is in an operator of its own, which finds it out when it runs. Written
 # into a compiled graph, one rank's offset would reach the others through torch.compile's cache.
 _library.define(
-    "soi_forward_shard(Tensor x, Tensor? bias, Tensor seed, str gate, SymInt[] shape, int[] dims, "
-    "str[] groups) -> (Tensor y, Tensor mask)",
+    "soi_forward_shard(str op, Tensor?[] tensors, Tensor seed, str gate, SymInt[] shape, "
+    "int[] dims, str[] groups) -> (Tensor y, Tensor mask)",
     tags=torch.Tag.pt2_compliant_tag,
 )
 
 
 def soi_forward_shard(
-    x: Tensor,
-    bias: Tensor | None,
+    op: str,
+    tensors: Sequence[Tensor | None],
     seed: Tensor,
     gate: str,
     shape: Sequence[int],
     dims: Sequence[int],
     groups: Sequence[str],
 ) -> tuple[Tensor, Tensor]:
-    """soi_forward of this rank's part of a tensor of this shape, with the seed of the first rank.
+    """soi_forward, or `op`, of this rank's part of a tensor of this shape, with the seed of the
+    first rank. `tensors` are the operator's first arguments.
 
     One by one each process group divides the dimension `dims` names, or, where that is -1, none.
     """
@@ -187,23 +205,24 @@ def soi_forward_shard(
             begin = min(group.rank() * chunk, size[dim])
             start[dim] += begin
             size[dim] = min(chunk, size[dim] - begin)
+    x = tensors[0]
     if tuple(x.shape) != tuple(size):
         raise ValueError(
-            "gelu_kernels::soi_forward: x must be cut as torch.chunk cuts, to parts of shape "
+            f"gelu_kernels::{op}: x must be cut as torch.chunk cuts, to parts of shape "
             f"{tuple(size)} on this rank, got {tuple(x.shape)}"
         )
     offset = sum(s * prod(shape[dim + 1 :]) for dim, s in enumerate(start))
     cut = [dim for dim in range(len(shape)) if size[dim] != shape[dim]]
     if not cut:
-        return ops.soi_forward(x, bias, seed, gate)
+        return getattr(ops, op)(*tensors, seed, gate)
     row_length, row_stride = (prod([s[cut[-1]], *shape[cut[-1] + 1 :]]) for s in (size, shape))
-    return ops.soi_forward(x, bias, seed, gate, offset, row_length, row_stride)
+    return getattr(ops, op)(*tensors, seed, gate, offset, row_length, row_stride)
 
 
 def _soi_forward_shard_meta(
-    x: Tensor, bias: Tensor | None, seed: Tensor, gate: str, *part: Sequence
+    op: str, tensors: Sequence[Tensor | None], seed: Tensor, gate: str, *part: Sequence
 ) -> tuple[Tensor, Tensor]:
-    return ops.soi_forward(x, bias, seed, gate)
+    return getattr(ops, op)(*tensors, seed, gate)
 
 
 _library.impl("soi_forward_shard", soi_forward_shard, "CompositeExplicitAutograd")
@@ -219,6 +238,6 @@ def _dispatch(
     return rule(*args, **(kwargs or {}))
 
 
-for rule in (soi_forward, soi_backward, soi_backward_bias):
+for rule in (soi_forward, soi_cdf_forward, soi_backward, soi_backward_bias):
     op = getattr(ops, rule.__name__).default
     torch.library.register_torch_dispatch(op, DTensor, partial(_dispatch, rule))

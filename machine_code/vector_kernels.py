@@ -42,9 +42,10 @@ class VectorKernel:
         most."""
         opcodes = (instruction.opcode for instruction in narrow_accesses(self.path))
         accesses = Counter(opcode.replace(".S8", ".U8") for opcode in opcodes)
-        needed = {"soi_forward": {"LDG.E.64": 1, "STG.E.U8": self.stores}}
-        if self.case.has_mask:
-            accesses -= Counter(needed.get(self.case.op, {"LDG.E.U8": self.stores}))
+        if "seed" in self.case.operator.inputs:
+            accesses -= Counter({"LDG.E.64": 1, "STG.E.U8": self.stores})
+        elif self.case.has_mask:
+            accesses -= Counter({"LDG.E.U8": self.stores})
         if self.case.has_weights:
             weights = sum(n for opcode, n in accesses.items() if opcode.startswith("LDG"))
             return accesses.total() - min(weights, self.stores)
@@ -122,7 +123,8 @@ def cuda_case(name: str) -> Case | None:
             "soi_backward_bias" if m[1] == "Mask" else "gate_backward_bias", *m.groups(), True
         )
     if m := re.match(r"draw_vectors<(\w+), (\w+), (\w+)>", name):
-        return case("soi_forward", m[1], m[2], m[3] == "true")
+        op = "soi_cdf_forward" if m[3] == "WithParameters" else "soi_forward"
+        return case(op, m[1], m[2], m[3] != "Alone")
     if m := re.match(r"select_vectors<(\w+)>", name):
         return case("soi_backward", None, m[1], False)
     return None

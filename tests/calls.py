@@ -220,12 +220,12 @@ class Sample:
             leading = tuple(range(dx.dim() - 1))
             return tuple(dx if n == "dx" else dx.sum(leading) if leading else dx for n in outputs)
         operands = [t[name] for name in self.call.formula.operands]
-        value = self.call.formula.formula_of(self._gate, reference.DISTRIBUTIONS[self.gate])
         if "dy" not in t:
-            return tuple(self._mask if name == "mask" else value(*operands) for name in outputs)
+            y = self._value(*operands)
+            return tuple(self._mask if name == "mask" else y for name in outputs)
 
         def gradients(*operands: Tensor) -> dict[str, Tensor]:
-            found = vjp(value, *operands)[1](t["dy"])
+            found = vjp(self._value, *operands)[1](t["dy"])
             return {f"d{n}": g for n, g in zip(self.call.formula.operands, found, strict=True)}
 
         if "ddx" in t:
@@ -235,17 +235,24 @@ class Sample:
         return tuple(found[name] for name in outputs)
 
     @property
-    def _gate(self) -> Callable[[Tensor], Tensor]:
-        if self.call.op.family == "soi":
-            return partial(soi_oracle.select, self._kept)
-        return getattr(reference, self.gate)
+    def _value(self) -> Callable[..., Tensor]:
+        """Of the operands; linear for a mask, with zeros for the gradients of loc and scale."""
+        if self.call.op.family != "soi":
+            distribution = reference.DISTRIBUTIONS[self.gate]
+            return self.call.formula.formula_of(getattr(reference, self.gate), distribution)
+        select = partial(soi_oracle.select, self._kept)
+        if "loc" in self.call.tensors:
+            return lambda x, loc, scale: select(x) + 0 * loc + 0 * scale
+        return self.call.formula.formula_of(select, select)
 
     @cached_property
     def _kept(self) -> Tensor:
         """The SOI map's mask."""
         t = self.named()
         seed = self._drawn_seed() if self.call.is_random else int(t["seed"])
-        return soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate).to(t["x"].device)
+        parameters = {name: t[name] for name in ("loc", "scale") if name in t}
+        m = soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate, **parameters)
+        return m.to(t["x"].device)
 
     @cached_property
     def _mask(self) -> Tensor:

@@ -286,6 +286,21 @@ def soi_map_of_other_shapes():
 
 
 @check
+def soi_map_with_a_number():
+    """A number, and the other parameter that is not given, are replicated."""
+    x, two = random(*SHAPE), torch.tensor(2.0, dtype=torch.float64)
+    kept = soi_oracle.kept(x, None, first_seed(), "normal", loc=0 * two, scale=two)
+    for p in (R, S0, S1, S2):
+        part = distributed(x, line(), [p])
+        seed_each_rank()
+        with CommDebugMode() as communication:
+            y = functional.soi_map(part, scale=2.0)
+        assert communication.get_total_counts() == 0, communication.get_comm_counts()
+        assert y.placements == (p,)
+        assert torch.equal(y.full_tensor(), soi_oracle.select(kept, x))
+
+
+@check
 def soi_map_is_linear_for_its_mask():
     """Double backward, and activation checkpointing, which draws the mask again."""
     x, bias, dy, ddx = (random(*SHAPE, seed=i) for i in range(4))
@@ -557,6 +572,16 @@ def errors_name_operator_and_argument():
             lambda: ops.soi_forward(part, None, zero, "normal", 3),
         ),
         (ValueError, "soi_forward: x must be cut as torch.chunk", lambda: soi_map(uneven)),
+        (
+            TypeError,
+            "soi_cdf_forward: loc must be a DTensor",
+            lambda: ops.soi_cdf_forward(part, bias, part_bias, zero, "normal"),
+        ),
+        (
+            ValueError,
+            "soi_cdf_forward: offset, row_length and row_stride must be 0",
+            lambda: ops.soi_cdf_forward(part, part_bias, part_bias, zero, "normal", 0, 3),
+        ),
         (ValueError, "soi_map: gate must be", lambda: soi_map(part, gate="nonsense")),
         (ValueError, "soi_backward: mask must be on the mesh", lambda: backward(other_dy, mask)),
         (TypeError, "soi_backward: mask must be a DT", lambda: backward(part, mask.to_local())),

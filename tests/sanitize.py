@@ -36,6 +36,7 @@ def parts(device: str) -> None:
         bias = torch.randn(columns).to(dtype).to(device)
         place = {"offset": 3, "row_length": columns, "row_stride": columns + 5}
         torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", **place)
+        torch.ops.gelu_kernels.soi_cdf_forward(x, bias, bias.abs(), seed, "normal", **place)
 
 
 class Overlong:

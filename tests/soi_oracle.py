@@ -45,11 +45,36 @@ def global_index(n: int, offset: int = 0, row_length: int = 0, row_stride: int =
     return i + offset
 
 
-def kept(x: Tensor, bias: Tensor | None, seed: int, gate: str, *index: int) -> Tensor:
+def wide(t: Tensor) -> np.ndarray:
+    """In the precision of the kernels."""
+    real = torch.float64 if t.dtype == torch.float64 else torch.float32
+    return t.detach().cpu().to(real).resolve_neg().numpy()
+
+
+def standard_score(x: Tensor, loc: Tensor, scale: Tensor) -> np.ndarray:
+    """z, each operation rounded."""
+    scale = wide(scale)
+    tiny, half = np.finfo(scale.dtype).tiny, scale.dtype.type(0.5)
+    inverse = np.where(scale < tiny, np.inf, 1 / np.minimum(scale, half / tiny))
+    difference = wide(x) - wide(loc)
+    return np.where(difference == 0, 0, difference * inverse.astype(scale.dtype))
+
+
+def kept(
+    x: Tensor,
+    bias: Tensor | None,
+    seed: int,
+    gate: str,
+    *index: int,
+    loc: Tensor | None = None,
+    scale: Tensor | None = None,
+) -> Tensor:
     """m, as booleans in the shape of x."""
-    real = torch.float64 if x.dtype == torch.float64 else torch.float32
-    total = x.detach().cpu().to(real) + (0 if bias is None else bias.detach().cpu().to(real))
-    total = total.float().reshape(-1)
+    with np.errstate(all="ignore"):  # there are infinities and NaN
+        total = wide(x) + (0 if bias is None else wide(bias))
+        if loc is not None:
+            total = standard_score(x, loc, scale)
+        total = torch.from_numpy(total.astype(np.float32).reshape(-1))
     u = words(seed, global_index(x.numel(), *index))
     below = u < _C.soi_thresholds(total, gate).numpy().astype(np.uint64)
     return torch.from_numpy(below ^ ~(total <= 0).numpy()).view(x.shape)
@@ -60,10 +85,10 @@ def select(m: Tensor, t: Tensor) -> Tensor:
 
 
 def expected(
-    x: Tensor, bias: Tensor | None, seed: int, gate: str, *index: int
+    x: Tensor, bias: Tensor | None, seed: int, gate: str, *index: int, **parameters: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What soi_forward gives."""
-    m = kept(x, bias, seed, gate, *index)
+    """What soi_forward gives; with loc and scale, soi_cdf_forward."""
+    m = kept(x, bias, seed, gate, *index, **parameters)
     real = torch.float64 if x.dtype == torch.float64 else torch.float32
     total = x if bias is None else (x.to(real) + bias.to(real)).to(x.dtype)
     return select(m, total), pack(m).to(x.device)

@@ -48,6 +48,7 @@ def test_bytes_moved() -> None:
         "glu_halves": (3 * n + weight, 5 * n + 2 * weight),
         "soi_map": (2 * n + mask, 2 * n + mask),
         "bias_soi_map": (2 * n + bias + mask, 2 * n + bias + mask),
+        "cdf_soi_map": (2 * n + 2 * bias + mask, 2 * n + mask),
         "cdf_gate": (2 * n, 3 * n),
         "cdf_gate_columns": (2 * n + 2 * bias, 3 * n + 4 * bias),
     }

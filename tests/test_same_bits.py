@@ -381,6 +381,8 @@ PLACES = [
     ids=str,
 )
 def test_places(backend: str, place: tuple[int, ...]) -> None:
+    """test_soi_cdf.py has them with a location and a scale."""
+
     def soi_forward(x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         seed = torch.tensor(SEED, device=x.device)
         return torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", *place)

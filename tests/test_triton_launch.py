@@ -4,6 +4,7 @@ import gc
 import shutil
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from unittest import mock
 
 import numpy as np
@@ -267,11 +268,13 @@ def test_the_current_stream(call, driver):
 def check_soi(driver: State, x: Tensor, bias: Tensor | None, *index: int) -> None:
     """What all its operators start: each kernel has the operands, and a program for each tile."""
     seed = torch.tensor(1)
+    check_soi_cdf(driver, x, seed, *index)
     y, mask = ops.soi_forward(x, bias, seed, "normal", *index)
     dx = ops.soi_backward(y, mask)
     dx_and_sums, dbias = ops.soi_backward_bias(y, mask)
     forward, backward, sums, add = driver.launches
-    check_soi_forward(forward, {"y": y, "mask": mask, "x": x, "bias": bias, "seed": seed}, *index)
+    tensors = {"y": y, "mask": mask, "x": x, "bias": bias, "loc": None, "scale": None, "seed": seed}
+    check_soi_forward(forward, tensors, *index)
 
     check_launch(backward)
     v = backward.values
@@ -284,6 +287,17 @@ def check_soi(driver: State, x: Tensor, bias: Tensor | None, *index: int) -> Non
     assert sums.values["mask"] == mask.data_ptr()
     assert sums.values["OCTETS"] == (x.size(-1) % 8 == 0)
     driver.launches.clear()
+
+
+def check_soi_cdf(driver: State, x: Tensor, seed: Tensor, *index: int) -> None:
+    number, vector = x.new_ones(()), x.new_ones(x.size(-1))  # no scale is negative
+    for loc, scale in product((number, vector), repeat=2):
+        y, mask = ops.soi_cdf_forward(x, loc, scale, seed, "normal", *index)
+        tensors = {"y": y, "mask": mask, "x": x, "bias": None, "loc": loc, "scale": scale}
+        started = driver.launches.pop()
+        check_soi_forward(started, tensors | {"seed": seed}, *index)
+        assert started.values["LOC_IS_NUMBER"] == (loc is number)
+        assert started.values["SCALE_IS_NUMBER"] == (scale is number)
 
 
 def check_soi_forward(
@@ -300,8 +314,9 @@ def check_soi_forward(
     rows, columns = v["rows"], v["columns"]
     assert rows * columns == tensors["x"].numel()
     assert (rows == 1 and v["row_step"] == 0) or (columns % 8 == 0 and v["row_step"] == columns)
-    if tensors["bias"] is not None:
-        assert tensors["bias"].numel() == (v["repeat"] if v["REPEATED"] else columns)
+    for name in ("bias", "loc", "scale"):
+        if (t := tensors[name]) is not None and t.dim() == 1:
+            assert t.numel() == (v["repeat"] if v["REPEATED"] else columns)
     assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
     tiles = [-(-rows // v["ROWS"]), -(-columns // v["COLUMNS"])]
     assert call.grid == (*(reversed(tiles) if v["COLUMNS_FIRST"] else tiles), 1)

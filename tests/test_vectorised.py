@@ -151,7 +151,15 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
 
 
 @pytest.mark.parametrize(
-    "body", ["flagged(m, x[i])", "flagged(m, Storage", "flagged(flags[i]", "flagged(flags[j]"]
+    "body",
+    [
+        "flagged(m, x[i])",
+        "flagged(m, Storage",
+        "z[i] = static_cast<float>",
+        "flagged(kept, x[i])",
+        "flagged(flags[i]",
+        "flagged(flags[j]",
+    ],
 )
 def test_hot_loops_of_the_soi_map(soi_widths: Widths, body: str, capability: str) -> None:
     """In every function that has the loop, be it inlined or not."""

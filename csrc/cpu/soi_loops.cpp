@@ -4,6 +4,7 @@
 #include "csrc/cpu/buffer.h"
 #include "csrc/cpu/flags.h"
 #include "csrc/cpu/philox.h"
+#include "csrc/gates/cdf.h"
 #include "csrc/gates/storage.h"
 #include "csrc/random/bernoulli.h"
 
@@ -126,6 +127,27 @@ void select_sum(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* 
     flags[i] = m ? kKept : kDropped;
   }
 }
+// Two loops: g++ 12 does not vectorise one that has both.
+template <class Precision, class T>
+void score(int64_t n, float* __restrict z, const T* __restrict x, const T* __restrict loc,
+           const T* __restrict scale) {
+  n &= ~(kFlagVector - 1);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto distance = Storage<Precision>::load(x[i]) - Storage<Precision>::load(loc[i]);
+    const auto inverse = inverse_of(bounded(Storage<Precision>::load(scale[i])));
+    z[i] = static_cast<float>(standard_score(distance, inverse));
+  }
+}
+template <class Gate, class T>
+void select_by_score(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
+                     const float* __restrict z, const uint32_t* __restrict words) {
+  n &= ~(kFlagVector - 1);
+  for (int64_t i = 0; i < n; ++i) {
+    const bool kept = bernoulli<Gate>(z[i], words[i]);
+    y[i] = flagged(kept, x[i]);
+    flags[i] = kept ? kKept : kDropped;
+  }
+}
 template <class T>
 void select_flagged(int64_t n, T* __restrict dx, const T* __restrict dy,
                     const uint8_t* __restrict flags) {
@@ -133,12 +155,14 @@ void select_flagged(int64_t n, T* __restrict dx, const T* __restrict dy,
   for (int64_t i = 0; i < n; ++i) dx[i] = flagged(flags[i], dy[i]);
 }
 
-template <class Gate, class Precision>
+template <class Gate, class Precision, bool kParameters>
 void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
   using T = StorageOf<Precision>;
   const Elements y(m.y, m.rows, m.columns, sizeof(T)), x(m.x, m.rows, m.columns, sizeof(T));
   const Elements bias({const_cast<char*>(m.bias), sizeof(T), 0}, 1, m.columns, sizeof(T));
-  T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {}, bias_buffer[kMaskBlock] = {};
+  const Elements loc(m.loc, 1, m.columns, sizeof(T)), scale(m.scale, 1, m.columns, sizeof(T));
+  T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {};
+  T column_buffers[kParameters ? 2 : 1][kMaskBlock] = {};
   uint32_t words[kMaskBlock + kDrawn] = {};
   uint8_t flags[kMaskBlock];
   const PhiloxGroups random(static_cast<uint64_t>(*m.seed));
@@ -151,8 +175,17 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
     const T* x_in = read(x_buffer, x, i, n);
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;
-    if (m.bias) {
-      const T* bias_in = read(bias_buffer, bias, i, n);
+    if constexpr (kParameters) {
+      // One number fills the buffer in the first block, the longest one.
+      const auto parameter = [&](T* buffer, const Elements& e) -> const T* {
+        return e.matrix.column_stride == 0 && i > begin ? buffer : read(buffer, e, i, n);
+      };
+      float z[kMaskBlock];
+      score<Precision>(padded, z, x_in, parameter(column_buffers[0], loc),
+                       parameter(column_buffers[1], scale));
+      select_by_score<Gate>(padded, y_out, flags, x_in, z, words);
+    } else if (m.bias) {
+      const T* bias_in = read(column_buffers[0], bias, i, n);
       select_sum<Gate, Precision>(padded, y_out, flags, x_in, bias_in, words);
     } else {
       select<Gate, Precision>(padded, y_out, flags, x_in, words);
@@ -226,8 +259,8 @@ void count_in_tail(uint32_t* counts, const float* x, int64_t n) {
 
 template <class Gate, class Precision>
 constexpr SoiLoops loops_of() {
-  return {forward<Gate, Precision>, backward<StorageOf<Precision>>, backward_column_sums<Precision>,
-          count_in_tail<Gate>};
+  return {forward<Gate, Precision, false>, forward<Gate, Precision, true>,
+          backward<StorageOf<Precision>>, backward_column_sums<Precision>, count_in_tail<Gate>};
 }
 
 }  // namespace

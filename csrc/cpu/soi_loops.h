@@ -23,6 +23,7 @@ using CountInTail = void (*)(uint32_t* counts, const float* x, int64_t n);
 
 struct SoiLoops {
   SoiForward forward;
+  SoiForward cdf_forward;  // with a location and a scale
   SoiBackward backward;
   BackwardColumnSums backward_column_sums;
   CountInTail count_in_tail;

@@ -86,6 +86,7 @@ Error (*glu_rows_forward(Gate gate, Dtype dtype))(Queue, const GluRows&);
 Error (*glu_rows_backward(Gate gate, Dtype dtype))(Queue, const GluRows&);
 
 Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
+Error (*soi_cdf_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_backward(Dtype dtype))(Queue, const SoiBackwardOperands&);
 BackwardColumnSums soi_backward_column_sums(Dtype dtype);
 

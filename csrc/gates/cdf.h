@@ -23,6 +23,11 @@ GELU_KERNELS_HD Real inverse_of(Real scale) {
   const auto counts_as_0 = scale < Real(Format<Real>::smallest_normal);
   return where(counts_as_0, Real(__builtin_inff()), quotient(Real(1), scale));
 }
+// z for x - loc and the inverse of scale.
+template <class Real>
+GELU_KERNELS_HD Real standard_score(Real distance, Real inverse) {
+  return where(distance == Real(0), Real(0), distance * inverse);  // not 0 times infinity
+}
 
 // F and f at a z, for a bounded scale.
 template <class Gate, class Precision, class Real>
@@ -34,7 +39,7 @@ struct Point {
 
   GELU_KERNELS_HD Point(Real x, Real loc, Real scale, Real inverse) {
     const Real distance = x - loc;
-    z = where(distance == Real(0), Real(0), distance * inverse);  // not 0 times infinity
+    z = standard_score(distance, inverse);
     const auto is_left = z < Real(0);
     const Real a = where(is_left, -z, z);
     Real tail = Gate::template tail<Wide>(a);  // F(-a)

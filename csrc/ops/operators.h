@@ -11,9 +11,10 @@ namespace gelu_kernels {
 using PublicOperators =
     Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap, CdfGate>;
 
-using CoreOperators = Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward,
-                               GluForward, GluBackward, GluBackwardWeight, GluHalvesForward,
-                               GluHalvesBackward, GluHalvesBackwardWeight, SoiForward, SoiBackward,
-                               SoiBackwardBias, CdfGateForward, CdfGateBackward>;
+using CoreOperators =
+    Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
+             GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
+             GluHalvesBackwardWeight, SoiForward, SoiCdfForward, SoiBackward, SoiBackwardBias,
+             CdfGateForward, CdfGateBackward>;
 
 }  // namespace gelu_kernels

@@ -7,11 +7,14 @@
 
 namespace gelu_kernels {
 
-// y = m (x + bias) and the mask of m.
+// y = m (x + bias), or m x with a location and a scale in F, and the mask of m.
 struct SoiForwardOperands {
   Matrix y, x;
   const char* bias;  // consecutive; null if there is none
-  uint8_t* mask;     // unused bits of the last byte become 0
+  // One row; null if there are none. One number has a column stride of 0 and, for CUDA, as many
+  // copies as an octet has elements.
+  Matrix loc, scale;
+  uint8_t* mask;  // unused bits of the last byte become 0
   const int64_t* seed;
   GlobalIndex index;
   int64_t rows, columns;

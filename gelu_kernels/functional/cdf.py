@@ -10,15 +10,14 @@ from gelu_kernels import _C
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
-def _parameter(name: str, value: Tensor | float, input: Tensor) -> Tensor:
+def parameter(op: str, name: str, value: Tensor | float, input: Tensor) -> Tensor:
+    """A location or a scale of ``input``, as a tensor."""
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, _NUMBERS):
-        raise TypeError(
-            f"gelu_kernels::cdf_gate: {name} must be a number or a tensor, got {value!r}"
-        )
+        raise TypeError(f"gelu_kernels::{op}: {name} must be a number or a tensor, got {value!r}")
     if name == "scale" and not value >= 0:
-        raise ValueError(f"gelu_kernels::cdf_gate: scale must be at least 0, got {value}")
+        raise ValueError(f"gelu_kernels::{op}: scale must be at least 0, got {value}")
     if has_torch_function_unary(input) and not input.is_nested:
         return input.new_full((), value)  # of the same subclass
     return torch.full((), value, dtype=input.dtype, device=input.device)
@@ -62,7 +61,8 @@ def cdf_gate(
     >>> cdf_gate(x, torch.tensor([-1.0, 0.0, 2.0]), 0.0)
     tensor([-0.5000,  0.0000,  0.0000])
     """
-    loc, scale = _parameter("loc", loc, input), _parameter("scale", scale, input)
+    loc = parameter("cdf_gate", "loc", loc, input)
+    scale = parameter("cdf_gate", "scale", scale, input)
     if is_dynamo_compiling() or has_torch_function_variadic(input, loc, scale):
         return torch.ops.gelu_kernels.cdf_gate(input, loc, scale, gate=gate)
     return _C.cdf_gate(input, loc, scale, gate)

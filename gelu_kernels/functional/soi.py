@@ -3,25 +3,34 @@
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
-from torch.overrides import has_torch_function_unary, has_torch_function_variadic
+from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
+from gelu_kernels.functional.cdf import parameter
 
 
 def soi_map(
-    input: Tensor, *, gate: str = "normal", generator: torch.Generator | None = None
+    input: Tensor,
+    *,
+    gate: str = "normal",
+    loc: Tensor | float | None = None,
+    scale: Tensor | float | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""The GELU paper's stochastic SOI map: :math:`x \, m` with
-    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`.
+    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`; or with
+    :math:`m \sim \operatorname{Bernoulli}(F((x - loc) / scale))`, whose mean is :func:`cdf_gate`.
 
     The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere; backward
-    keeps m alone, a bit for an element.
+    keeps m alone, a bit for an element. As in ``torch.bernoulli``, no gradient goes through m: the
+    gradients of ``loc`` and ``scale`` are zeros.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
-        gate: the distribution function F, by the name of its gate: ``"normal"`` for :math:`\Phi`;
-            ``"normal_tanh"`` for :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`;
-            ``"logistic_1702"`` for :math:`\sigma(1.702 x)`.
+        gate: the distribution function F, by the name of its gate, as for
+            :func:`gelu_kernels.functional.gate`.
+        loc, scale: a location and a scale of F, as for :func:`cdf_gate`. Where one is given, the
+            other is 0 or 1.
         generator: where the seed comes from, on the device of ``input``; the default generator of
             that device if there is none.
 
@@ -29,12 +38,17 @@ def soi_map(
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
-        TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: there is no such ``gate``; ``generator`` is on another device.
+        TypeError: ``input`` has another dtype, or is not strided; ``loc`` or ``scale`` has another
+            dtype than ``input``.
+        ValueError: there is no such ``gate``; ``generator`` is on another device; ``loc`` or
+            ``scale`` has another shape or device, or ``scale`` is negative or NaN, which is seen
+            where :func:`cdf_gate` sees it.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
     -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). An
     element that is kept is exact, infinity too; one that is dropped is 0, -inf always; NaN is kept.
+    With ``loc`` and ``scale`` the same holds of F(z) for z = (x - loc)/scale as float32 has it: the
+    difference, the inverse of scale and their product are each rounded once.
 
     Random numbers: a call draws one 63-bit seed from the generator. An element's m depends on the
     seed, on its place in row-major order and on its value alone: it is the same on every device,
@@ -50,10 +64,18 @@ def soi_map(
     tensor([ 0., 10.])
     >>> float(soi_map(x[1].expand(100_000)).mean()), float(gelu(x[1]))  # doctest: +ELLIPSIS
     (0.34..., 0.345731...)
+    >>> soi_map(x, loc=0.5, scale=0.0)[::2]
+    tensor([ 0., 10.])
     """
-    if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.soi_map(input, gate=gate, generator=generator)
-    return _C.soi_map(input, gate, generator)
+    if loc is not None:
+        loc = parameter("soi_map", "loc", loc, input)
+    if scale is not None:
+        scale = parameter("soi_map", "scale", scale, input)
+    if is_dynamo_compiling() or has_torch_function_variadic(input, loc, scale):
+        return torch.ops.gelu_kernels.soi_map(
+            input, gate=gate, loc=loc, scale=scale, generator=generator
+        )
+    return _C.soi_map(input, gate, loc, scale, generator)
 
 
 def bias_soi_map(

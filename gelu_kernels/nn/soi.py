@@ -11,9 +11,8 @@ class SOIMap(nn.Module):
     :math:`x \, F(x)`.
 
     Args:
-        gate: the distribution function F, by the name of its gate: ``"normal"`` for :math:`\Phi`;
-            ``"normal_tanh"`` for :math:`(1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`;
-            ``"logistic_1702"`` for :math:`\sigma(1.702 x)`.
+        gate: the distribution function F, by the name of its gate, as for
+            :func:`gelu_kernels.functional.gate`.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 

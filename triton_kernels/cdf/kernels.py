@@ -28,13 +28,19 @@ def inverse_of(scale, C: tl.constexpr):
 
 
 @triton.jit
+def standard_score(difference, inverse):
+    """z for x - loc and the inverse of scale."""
+    return tl.where(difference == 0, 0.0, difference * inverse)
+
+
+@triton.jit
 def point(
     x, loc, scale, inverse, WIDE: tl.constexpr, TAIL: tl.constexpr, DENSITY: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
     """z, F(z) and f(z). WIDE is for results that are not of 16 bits."""
     difference = x - loc
-    z = tl.where(difference == 0, 0.0, difference * inverse)
+    z = standard_score(difference, inverse)
     a = tl.abs(z)
     tail = TAIL(a, C)
     density = DENSITY(a, C)

@@ -1,4 +1,5 @@
-"""The SOI map: y = m x, m ~ Bernoulli(F(x)), with the random bits of csrc/random and the same mask.
+"""The SOI map: y = m x, m ~ Bernoulli(F(x)), or F of z as in csrc/gates/cdf.h, with the random bits
+of csrc/random and the same mask.
 
 A tile consists of octets: eight elements in row-major order, which share one byte of the mask. A
 thread has several octets, or a vector of each.
@@ -7,8 +8,10 @@ thread has several octets, or a vector of each.
 import triton
 import triton.language as tl
 
+from gelu_kernels.triton_kernels.cdf.kernels import bounded, inverse_of, standard_score
 from gelu_kernels.triton_kernels.philox import words_of_elements
 from gelu_kernels.triton_kernels.soi.octets import byte_of, number, random_words, selected
+from gelu_kernels.triton_kernels.storage import widened
 from gelu_kernels.triton_kernels.tile import origin
 
 
@@ -19,11 +22,20 @@ def bernoulli(x, random, IN_TAIL: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
+def load_parameter(p, place, inside, IS_NUMBER: tl.constexpr, C: tl.constexpr):
+    """A location or a scale, beside a tile."""
+    if IS_NUMBER:
+        return widened(tl.load(p + tl.zeros((1, 1), tl.int32)))
+    else:
+        return number(tl.load(p + place, inside), C)
+
+
+@triton.jit
 def map_octets(
     y,
     mask,
     x,
-    bias,
+    beside,
     seed,
     octet,
     first,
@@ -36,11 +48,13 @@ def map_octets(
     C: tl.constexpr,
     COLUMNS: tl.constexpr,
     GROUPED: tl.constexpr,
+    LOC_IS_NUMBER: tl.constexpr,
+    SCALE_IS_NUMBER: tl.constexpr,
 ):
     """Maps octets of a tile. The pointers point to its first element, which is element number
-    `first`. `rows` and `columns` of the tile are left in the matrix; None says all. `index` has the
-    offset, and the row_length and the row_stride of ``soi_forward`` or None. All loads come first:
-    the random words do not wait for them."""
+    `first`; `beside` has the bias, loc and scale or None. `rows` and `columns` of the tile are left
+    in the matrix; None says all. `index` has the offset, and the row_length and the row_stride of
+    ``soi_forward`` or None. All loads come first: the random words do not wait for them."""
     lane = tl.arange(0, 8)[None, :]
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     begin = row * row_step + column
@@ -54,12 +68,17 @@ def map_octets(
     key = tl.load(seed)
     result = tl.load(x + place, inside)
     total = number(result, C)
+    in_row = column[:, None] + lane
+    if repeat is not None:
+        in_row = (first + place) % repeat
+    bias, loc, scale = beside
     if bias is not None:
-        if repeat is None:
-            total += number(tl.load(bias + (column[:, None] + lane), inside), C)
-        else:
-            total += number(tl.load(bias + (first + place) % repeat, inside), C)
+        total += number(tl.load(bias + in_row, inside), C)
         result = total.to(result.dtype)
+    if loc is not None:
+        own_scale = load_parameter(scale, in_row, inside, SCALE_IS_NUMBER, C)
+        difference = total - load_parameter(loc, in_row, inside, LOC_IS_NUMBER, C)
+        total = standard_score(difference, inverse_of(bounded(own_scale), C))
     offset, row_length, row_stride = index
     if GROUPED:
         random = random_words(key, ((offset + first) >> 2) + (begin >> 2), result.dtype)
@@ -82,6 +101,8 @@ def soi_forward(
     mask,
     x,
     bias,
+    loc,
+    scale,
     seed,
     rows,
     columns,
@@ -99,13 +120,16 @@ def soi_forward(
     REPEATED: tl.constexpr,
     GROUPED: tl.constexpr,
     IN_ROWS: tl.constexpr,
+    LOC_IS_NUMBER: tl.constexpr,
+    SCALE_IS_NUMBER: tl.constexpr,
 ):
-    """y = m (x + bias), and the mask, for rows that are whole octets, row_step elements apart, or
-    one row that need not be. A program has a tile of ROWS x COLUMNS, a thread OCTETS of it.
+    """y = m (x + bias), or m x with loc and scale in F, and the mask, for rows that are whole
+    octets, row_step elements apart, or one row that need not be. A program has a tile of ROWS x
+    COLUMNS, a thread OCTETS of it.
 
-    REPEATED says that the bias has `repeat` elements and starts anew after them; GROUPED, that
-    `offset` is a multiple of 4 and that all elements follow each other in the whole; IN_ROWS, that
-    they do in rows of row_length.
+    REPEATED says that a vector beside x has `repeat` elements and starts anew after them; GROUPED,
+    that `offset` is a multiple of 4 and that all elements follow each other in the whole; IN_ROWS,
+    that they do in rows of row_length.
     """
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     first = row * row_step + column
@@ -115,6 +139,12 @@ def soi_forward(
         period = repeat
     elif bias is not None:
         bias = bias + column
+    elif loc is not None:
+        if not LOC_IS_NUMBER:
+            loc = loc + column
+        if not SCALE_IS_NUMBER:
+            scale = scale + column
+    beside = (bias, loc, scale)
     index = (offset, row_length, row_stride) if IN_ROWS else (offset, None, None)
     STEP: tl.constexpr = ROWS * COLUMNS // 8 // OCTETS
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
@@ -123,7 +153,7 @@ def soi_forward(
             y,
             mask,
             x,
-            bias,
+            beside,
             seed,
             octet,
             first,
@@ -136,6 +166,8 @@ def soi_forward(
             C,
             COLUMNS,
             GROUPED,
+            LOC_IS_NUMBER,
+            SCALE_IS_NUMBER,
         )
     else:
         for i in tl.static_range(OCTETS):  # one by one: their predicates take registers
@@ -144,7 +176,7 @@ def soi_forward(
                 y,
                 mask,
                 x,
-                bias,
+                beside,
                 seed,
                 part,
                 first,
@@ -157,6 +189,8 @@ def soi_forward(
                 C,
                 COLUMNS,
                 GROUPED,
+                LOC_IS_NUMBER,
+                SCALE_IS_NUMBER,
             )
 
 

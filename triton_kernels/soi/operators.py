@@ -16,7 +16,7 @@ contiguous = torch.contiguous_format
 class ForwardKey(NamedTuple):
     gate: str
     dtype: torch.dtype
-    biased: bool
+    beside: tuple[bool, bool, bool]  # bias, loc and scale: which are there
     aligned: bool
     rows: int
     columns: int
@@ -25,15 +25,22 @@ class ForwardKey(NamedTuple):
     repeated: bool
     grouped: bool
     in_rows: bool
+    loc_is_number: bool
+    scale_is_number: bool
 
 
 def specialize_forward(key: ForwardKey) -> Specialization:
     operand = pointer(key.dtype, key.aligned)
+    numbers = False, key.loc_is_number, key.scale_is_number
+    beside = [
+        (pointer(key.dtype, aligned=False) if is_number else operand) if there else None
+        for there, is_number in zip(key.beside, numbers, strict=True)
+    ]
     arguments = (
         operand,
         "*u8",  # if it were promised to be aligned, threads would exchange bytes to store more
         operand,
-        operand if key.biased else None,
+        *beside,
         "*i64",
         "i64",
         "i64",
@@ -61,14 +68,45 @@ def soi_forward(
     row_length: int = 0,
     row_stride: int = 0,
 ) -> None:
+    draw("soi_forward", y, mask, x, (bias, None, None), seed, gate, offset, row_length, row_stride)
+
+
+def soi_cdf_forward(
+    y: Tensor,
+    mask: Tensor,
+    x: Tensor,
+    loc: Tensor,
+    scale: Tensor,
+    seed: Tensor,
+    gate: str,
+    offset: int = 0,
+    row_length: int = 0,
+    row_stride: int = 0,
+) -> None:
+    beside = None, loc, scale
+    draw("soi_cdf_forward", y, mask, x, beside, seed, gate, offset, row_length, row_stride)
+
+
+def draw(
+    op: str,
+    y: Tensor,
+    mask: Tensor,
+    x: Tensor,
+    beside: tuple[Tensor | None, Tensor | None, Tensor | None],  # the bias, loc and scale
+    seed: Tensor,
+    gate: str,
+    offset: int,
+    row_length: int,
+    row_stride: int,
+) -> None:
     elements = x.numel()
     if elements == 0:
         return
     dense_x = x.contiguous()
     dense_y = y if y.is_contiguous() else torch.empty_like(x, memory_format=contiguous)
-    bias = bias if bias is None else bias.contiguous()
-    tensors = (dense_y, mask, dense_x, bias, seed)
-    columns = elements if bias is None else bias.numel()
+    beside = [t if t is None else t.contiguous() for t in beside]
+    vectors = [t for t in beside if t is not None and t.dim() == 1]
+    columns = vectors[0].numel() if vectors else elements
     repeated = columns % 8 != 0 and columns != elements
     row_columns = elements if repeated else columns
     rows = elements // row_columns
@@ -76,17 +114,19 @@ def soi_forward(
     key = ForwardKey(
         gate,
         x.dtype,
-        bias is not None,
-        are_aligned((dense_y, dense_x, bias), ()),
+        tuple(t is not None for t in beside),
+        are_aligned((dense_y, dense_x, *vectors), ()),
         *tiles[:3],
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
         repeated,
         row_length == 0 and offset % 4 == 0,
         row_length != 0,
+        *(t is not None and t.dim() == 0 for t in beside[1:]),
     )
     row_step = row_columns if rows > 1 else 0
+    tensors = (dense_y, mask, dense_x, *beside, seed)
     integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
-    launch("soi_forward", key, specialize_forward, tiles.grid, tensors, integers)
+    launch(op, key, specialize_forward, tiles.grid, tensors, integers)
     if dense_y is not y:
         y.copy_(dense_y)
 

@@ -47,6 +47,12 @@ Gate check_cdf_gate(const char* op, const Tensor& x, const Tensor& loc, const Te
   return gate_named(op, gate);
 }
 
+Parameters parameters_for(const char* op, const Tensor& loc, const Tensor& scale, const Tensor& x) {
+  Parameters own{cast_under_autocast(loc, x), cast_under_autocast(scale, x)};
+  check_parameters(op, x, own[0], own[1]);
+  return own;
+}
+
 Tensor CdfGate::compose(const Tensor& x, const Tensor& loc, const Tensor& scale,
                         std::string_view gate) {
   gate_named(name(), gate);
@@ -55,8 +61,7 @@ Tensor CdfGate::compose(const Tensor& x, const Tensor& loc, const Tensor& scale,
     return map_values(name(), x,
                       [&](const Tensor& values) { return compose(values, loc, scale, gate); });
   }
-  const Tensor own_loc = cast_under_autocast(loc, x), own_scale = cast_under_autocast(scale, x);
-  check_parameters(name(), x, own_loc, own_scale);
+  const auto [own_loc, own_scale] = parameters_for(name(), loc, scale, x);
   return cdf_gate_forward(x, own_loc, own_scale, gate);
 }
 

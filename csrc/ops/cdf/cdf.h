@@ -11,6 +11,9 @@ namespace gelu_kernels {
 Gate check_cdf_gate(const char* op, const Tensor& x, const Tensor& loc, const Tensor& scale,
                     std::string_view gate, at::ArrayRef<Argument> like_x = {});
 
+// loc and scale, cast under autocast and checked.
+Parameters parameters_for(const char* op, const Tensor& loc, const Tensor& scale, const Tensor& x);
+
 struct CdfGateForward : Operator<CdfGateForward, Tensor(const Tensor&, const Tensor&, const Tensor&,
                                                         std::string_view)> {
   static constexpr const char* schema =

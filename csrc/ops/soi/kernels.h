@@ -15,8 +15,10 @@ struct SoiKernels;
 
 template <>
 struct SoiKernels<Cpu> {
+  static constexpr int64_t copies_of_number = 1;
   static void forward(const char*, const at::Tensor& x, Gate gate, const SoiForwardOperands& m) {
-    run(cpu::soi_loops(gate, dtype_of(x), x.numel()).forward, m);
+    const cpu::SoiLoops& loops = cpu::soi_loops(gate, dtype_of(x), x.numel());
+    run(m.loc.data ? loops.cdf_forward : loops.forward, m);
   }
   static void backward(const char*, const at::Tensor& dy, const SoiBackwardOperands& m) {
     run(of_any_gate(dy).backward, m);
@@ -44,8 +46,10 @@ struct SoiKernels<Cpu> {
 
 template <>
 struct SoiKernels<Cuda> {
+  static constexpr int64_t copies_of_number = 8;
   static void forward(const char* op, const at::Tensor& x, Gate gate, const SoiForwardOperands& m) {
-    start(op, x, cuda::soi_forward(gate, dtype_of(x)), m);
+    const auto find = m.loc.data ? cuda::soi_cdf_forward : cuda::soi_forward;
+    start(op, x, find(gate, dtype_of(x)), m);
   }
   static void backward(const char* op, const at::Tensor& dy, const SoiBackwardOperands& m) {
     start(op, dy, cuda::soi_backward(dtype_of(dy)), m);

@@ -10,9 +10,9 @@
 
 namespace gelu_kernels {
 
-Gate check_soi_forward(const char* op, const Tensor& x, const OptionalTensor& bias,
-                       const Tensor& seed, std::string_view gate, const GlobalIndex& index) {
-  const Gate id = check_gate(op, x, bias, gate);
+namespace {
+
+void check_draw(const char* op, const Tensor& x, const Tensor& seed, const GlobalIndex& index) {
   TORCH_CHECK_VALUE(seed.dim() == 0, "gelu_kernels::", op, ": seed must be 0-d, got ", seed.dim(),
                     " dimensions");
   TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong, "gelu_kernels::", op,
@@ -26,6 +26,21 @@ Gate check_soi_forward(const char* op, const Tensor& x, const OptionalTensor& bi
   check_index("offset", index.offset);
   check_index("row_length", index.row_length);
   check_index("row_stride", index.row_stride);
+}
+
+}  // namespace
+
+Gate check_soi_forward(const char* op, const Tensor& x, const OptionalTensor& bias,
+                       const Tensor& seed, std::string_view gate, const GlobalIndex& index) {
+  const Gate id = check_gate(op, x, bias, gate);
+  check_draw(op, x, seed, index);
+  return id;
+}
+
+Gate check_soi_cdf_forward(const char* op, const Tensor& x, const Tensor& loc, const Tensor& scale,
+                           const Tensor& seed, std::string_view gate, const GlobalIndex& index) {
+  const Gate id = check_cdf_gate(op, x, loc, scale, gate);
+  check_draw(op, x, seed, index);
   return id;
 }
 
@@ -77,9 +92,20 @@ Tensor apply_soi_map(const char* op, const Tensor& x, OptionalTensor bias, std::
 
 }  // namespace
 
-Tensor SoiMap::compose(const Tensor& x, std::string_view gate,
-                       const std::optional<at::Generator>& generator) {
-  return apply_soi_map(name(), x, std::nullopt, gate, generator);
+Tensor SoiMap::compose(const Tensor& x, std::string_view gate, const OptionalTensor& loc,
+                       const OptionalTensor& scale, const std::optional<at::Generator>& generator) {
+  if (!loc && !scale) return apply_soi_map(name(), x, std::nullopt, gate, generator);
+  check_input(name(), x);
+  if (x.layout() == at::kJagged) {
+    return map_values(name(), x, [&](const Tensor& values) {
+      return compose(values, gate, loc, scale, generator);
+    });
+  }
+  const auto [own_loc, own_scale] =
+      parameters_for(name(), loc ? *loc : x.new_zeros({}), scale ? *scale : x.new_ones({}), x);
+  gate_named(name(), gate);
+  return std::get<0>(soi_cdf_forward(x, own_loc, own_scale, draw_seed(name(), x, generator), gate,
+                                     /*offset=*/0, /*row_length=*/0, /*row_stride=*/0));
 }
 
 Tensor FusedBiasSoiMap::compose(const Tensor& x, const Tensor& bias, std::string_view gate,

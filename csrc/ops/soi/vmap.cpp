@@ -34,9 +34,25 @@ struct Batched {
   }
 };
 
+// One example after the other: each draws the bits that it would draw alone. forward(example),
+// where example(t) is the part of t that belongs to it.
+template <class Forward>
+std::tuple<Tensor, Tensor> one_by_one(const Batched& batch, const Forward& forward) {
+  c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+  std::vector<Tensor> ys, masks;
+  for (int64_t i = 0; i < std::max<int64_t>(batch.size, 1); ++i) {
+    auto [y, mask] = forward([&](const Tensor& t) { return batch.example(t, i); });
+    ys.push_back(std::move(y));
+    masks.push_back(std::move(mask));
+  }
+  const auto stacked = [&](const std::vector<Tensor>& results) {
+    return at::functorch::makeBatched(at::stack(results).narrow(0, 0, batch.size), 0, batch.level);
+  };
+  return {stacked(ys), stacked(masks)};
+}
+
 }  // namespace
 
-// One example after the other: each draws the bits that it would draw alone.
 std::tuple<Tensor, Tensor> SoiForward::batch(const Tensor& x, const OptionalTensor& bias,
                                              const Tensor& seed, std::string_view gate,
                                              int64_t offset, int64_t row_length,
@@ -45,19 +61,22 @@ std::tuple<Tensor, Tensor> SoiForward::batch(const Tensor& x, const OptionalTens
   batch.see(x);
   batch.see(seed);
   if (bias) batch.see(*bias);
-  c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-  std::vector<Tensor> ys, masks;
-  for (int64_t i = 0; i < std::max<int64_t>(batch.size, 1); ++i) {
-    const OptionalTensor own_bias = bias ? OptionalTensor(batch.example(*bias, i)) : std::nullopt;
-    auto [y, mask] = soi_forward(batch.example(x, i), own_bias, batch.example(seed, i), gate,
-                                 offset, row_length, row_stride);
-    ys.push_back(std::move(y));
-    masks.push_back(std::move(mask));
-  }
-  const auto stacked = [&](const std::vector<Tensor>& results) {
-    return at::functorch::makeBatched(at::stack(results).narrow(0, 0, batch.size), 0, batch.level);
-  };
-  return {stacked(ys), stacked(masks)};
+  return one_by_one(batch, [&](const auto& example) {
+    const OptionalTensor own_bias = bias ? OptionalTensor(example(*bias)) : std::nullopt;
+    return soi_forward(example(x), own_bias, example(seed), gate, offset, row_length, row_stride);
+  });
+}
+
+std::tuple<Tensor, Tensor> SoiCdfForward::batch(const Tensor& x, const Tensor& loc,
+                                                const Tensor& scale, const Tensor& seed,
+                                                std::string_view gate, int64_t offset,
+                                                int64_t row_length, int64_t row_stride) {
+  Batched batch;
+  for (const Tensor& t : {x, loc, scale, seed}) batch.see(t);
+  return one_by_one(batch, [&](const auto& example) {
+    return soi_cdf_forward(example(x), example(loc), example(scale), example(seed), gate, offset,
+                           row_length, row_stride);
+  });
 }
 
 // By operators that have batching rules of their own.
