@@ -28,7 +28,11 @@ HEADLINE = {
     ("gelu", "forward", "normal_tanh", "bfloat16"): 'F.gelu(x, approximate="tanh")',
     ("gelu", "forward", "logistic_1702", "float32"): "x * torch.sigmoid(1.702 * x)",
     ("bias_gelu", "forward", "normal", "float32"): "F.gelu(x + bias)",
+    ("gate", "forward", "logistic", "bfloat16"): "F.silu(x)",
+    ("geglu", "forward", "logistic", "bfloat16"): "F.silu(x) * up",
+    ("gate", "forward", "laplace", "float32"): "x * F(x)",
     ("soi_map", "forward", "normal", "float32"): "x * torch.bernoulli(torch.special.ndtr(x))",
+    ("cdf_gate", "backward", "normal", "bfloat16"): "x * torch.special.ndtr((x - loc) / scale)",
 }
 Row = tuple[str, ...]  # op, pass, gate, dtype
 
