@@ -136,9 +136,10 @@ def rows_backward(
     """Strides and tiles as in ``rows_forward``. To sum dweight a program goes over whole rows, and
     its columns are the lanes."""
     row, first = origin(ROWS, COLUMNS, COLUMNS_FIRST)
+    real: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
     end = first + COLUMNS
     weights = None
-    lanes = tl.zeros((ROWS, COLUMNS), limit.dtype)
+    lanes = tl.zeros((ROWS, COLUMNS), real)
     if weight is not None:
         weights = load_weights(weight, row, rows, ROWS)
     if dweight is not None:
