@@ -51,6 +51,11 @@ ONE_AT_A_TIME = [
     ]
 ]
 
+SPILLED = [
+    ("soi_forward logistic_1702 float16 biased", 8),
+    ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
+]
+
 DOUBLE = re.compile(r"D(ADD|FMA|MNMX|MUL|SETP?)\b|MUFU\.\w+64H|.*\bF64\b")
 
 
@@ -159,14 +164,14 @@ def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
 
 
 def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
-    """But for what Triton's float64 kernels keep while the function that divides is called, and one
-    kernel for sm_100, where its tile is not whole."""
+    """But for what Triton's float64 kernels keep while the function that divides is called, and two
+    kernels for sm_100: one where its tile is not whole, and one for small tensors."""
     assert not [
         (x.name, x.stack)
         for x in kernels
         if has_local_memory(x)
         and not (backend == "triton" and not is_short(x) and has_calls(x))
-        and not (x.name == "soi_forward logistic_1702 float16 biased" and x.stack == 8)
+        and (x.name, x.stack) not in SPILLED
     ]
 
 
