@@ -12,10 +12,43 @@
 namespace gelu_kernels::cuda {
 
 // dx of a lane's columns, row by row: load(i) reads its operands but dy for the row i of the rows
-// ahead, and apply() computes dx from these and from dy, or for more than one of `sums`, dx and
-// what is added to each. Gate may be a mask, or WithLocationAndScale.
+// ahead, and apply() computes Terms of dx from these and from dy. Gate may be a mask, or
+// WithLocationAndScale.
 template <class Gate, class Precision, class Part>
 struct Gradient;
+
+// dx, and what is added to each of the sums.
+template <class Real, int sums>
+struct Terms {
+  Real dx, added[sums];
+};
+
+// What a Gradient that reads x has of it.
+template <class Precision, class Part>
+struct RowsOfX {
+  using Real = typename Precision::Real;
+
+  struct Row {
+    Part x;
+    Real numbers[Part::size];
+
+    __device__ __forceinline__ void unpack() { x.unpack(numbers); }
+  };
+
+  const char* row;
+  int64_t step, column_stride;
+  int left;
+
+  __device__ __forceinline__ RowsOfX(const Matrix& first, int left)
+      : row(first.data),
+        step(kWarps * first.row_stride),
+        column_stride(first.column_stride),
+        left(left) {}
+  __device__ __forceinline__ Row load(int i) const {
+    return {Part::load(row + i * step, column_stride, left), {}};
+  }
+  __device__ __forceinline__ void advance(int rows) { row += rows * step; }
+};
 
 template <class Gate, class Precision, class Part>
 __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
@@ -59,20 +92,14 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
 #pragma unroll
         for (int j = 0; j < Part::size; j += kPacked<Real>) {
           const auto result = gradient.apply(pack(dy_numbers + j), rest[i], j);
-          Real terms[kSums][kPacked<Real>];
-          if constexpr (kSums == 1) {
-            unpack(result, dx + j);
-            unpack(result, terms[0]);
-          } else {
-            unpack(result.dx, dx + j);
-            unpack(result.dloc, terms[0]);
-            unpack(result.dscale, terms[1]);
-          }
+          unpack(result.dx, dx + j);
           // Not in pairs: the terms are products.
 #pragma unroll
           for (int s = 0; s < kSums; ++s) {
+            Real added[kPacked<Real>];
+            unpack(result.added[s], added);
 #pragma unroll
-            for (int k = 0; k < kPacked<Real>; ++k) sum[s][j + k] += terms[s][k];
+            for (int k = 0; k < kPacked<Real>; ++k) sum[s][j + k] += added[k];
           }
         }
         Part::round(dx).store(dx_row + i * dx_step, m.dx.column_stride, left);

@@ -8,27 +8,15 @@ template <class Gate>
 struct WithLocationAndScale {};
 
 template <class Gate, class Precision, class Part>
-struct Gradient<WithLocationAndScale<Gate>, Precision, Part> {
+struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision, Part> {
   static constexpr int sums = 2;
   using Real = typename Precision::Real;
+  using typename RowsOfX<Precision, Part>::Row;
 
-  struct Row {
-    Part x;
-    Real numbers[Part::size];
-
-    __device__ __forceinline__ void unpack() { x.unpack(numbers); }
-  };
-
-  const char* x_row;
-  int64_t x_step, column_stride;
-  int left;
   Real loc[Part::size], scale[Part::size], inverse[Part::size];
 
   __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
-      : x_row(tile_at(m.x, row, column).data),
-        x_step(kWarps * m.x.row_stride),
-        column_stride(m.x.column_stride),
-        left(left) {
+      : RowsOfX<Precision, Part>(tile_at(m.x, row, column), left) {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(loc);
     Part::load(m.parameters[1] + column * size, size, left).unpack(scale);
@@ -38,16 +26,13 @@ struct Gradient<WithLocationAndScale<Gate>, Precision, Part> {
       inverse[j] = inverse_of(scale[j]);
     }
   }
-  __device__ __forceinline__ Row load(int i) const {
-    return {Part::load(x_row + i * x_step, column_stride, left), {}};
-  }
   // From the element j on.
-  __device__ __forceinline__ CdfGradients<Packed<Real>> apply(Packed<Real> dy, const Row& row,
-                                                              int j) const {
-    return cdf_gradients<Gate, Precision>(dy, pack(row.numbers + j), pack(loc + j), pack(scale + j),
-                                          pack(inverse + j));
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+                                                             int j) const {
+    const auto of = cdf_gradients<Gate, Precision>(dy, pack(row.numbers + j), pack(loc + j),
+                                                   pack(scale + j), pack(inverse + j));
+    return {of.dx, {of.dloc, of.dscale}};
   }
-  __device__ __forceinline__ void advance(int rows) { x_row += rows * x_step; }
 };
 
 template <class Gate, class Precision>

@@ -40,7 +40,8 @@ struct Gradient<Mask, Precision, Part> {
     }
     return row;
   }
-  __device__ __forceinline__ Packed<Real> apply(Packed<Real> dy, const Row& row, int j) const {
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+                                                             int j) const {
     Real dx[kPacked<Real>];
     unpack(dy, dx);
 #pragma unroll
@@ -48,7 +49,7 @@ struct Gradient<Mask, Precision, Part> {
       const uint32_t bits = Part::spacing == 1 ? row.bytes[0] >> (j + k) : row.bytes[j + k];
       dx[k] = bits >> row.first_bit & 1 ? dx[k] : Real(0);
     }
-    return pack(dx);
+    return {pack(dx), {pack(dx)}};
   }
   __device__ __forceinline__ void advance(int rows) { bit += rows * step; }
 };
