@@ -96,11 +96,13 @@ def refined_reciprocal(x, C: tl.constexpr):
 def quotient(n, d, C: tl.constexpr):
     if d.dtype == tl.float64:
         return n / d
-    else:
+    elif C.backend == "cuda":  # the steps of div_rn without the test for other operands
         reciprocal = refined_reciprocal(d, C)
         q = n * reciprocal
         q = fma(reciprocal, fma(negated(d), q, n), q)
         return fma(reciprocal, fma(negated(d), q, n), q)
+    else:
+        return tl.div_rn(n, d)
 
 
 @triton.jit
@@ -112,9 +114,11 @@ def approximate_quotient(n, d, C: tl.constexpr):
 def reciprocal(x, C: tl.constexpr):
     if x.dtype == tl.float64:
         return 1.0 / x
-    else:
+    elif C.backend == "cuda":
         estimate = refined_reciprocal(x, C)
         return fma(estimate, fma(negated(x), estimate, 1.0), estimate)
+    else:
+        return tl.div_rn(1.0, x)
 
 
 @triton.jit

@@ -23,6 +23,7 @@ class Key(NamedTuple):
     rows: int
     columns: int
     columns_first: bool
+    compiled_in: tuple[bool, ...]  # of this kernel
 
 
 def specialize(key: Key) -> Specialization:
@@ -41,7 +42,7 @@ def specialize(key: Key) -> Specialization:
         precision = "fast_bf16"  # see csrc/gates/arithmetic.h
     if key.orders[0] in ("second_derivative", "tail") and key.dtype.itemsize == 2:
         precision = "fp32"
-    compiled_in = key.rows, key.columns, key.columns_first
+    compiled_in = key.rows, key.columns, key.columns_first, *key.compiled_in
     return Specialization(
         key.kernel, arguments, compiled_in, key.gate, key.orders, precision, is_value
     )
@@ -57,6 +58,7 @@ def over_tiles(
     x: Tensor,
     *rows: Tensor | None,
     keep_columns: bool = False,
+    compiled_in: tuple[bool, ...] = (),
 ) -> None:
     """Starts a kernel over outputs and inputs of x's shape, the first output without gaps, and over
     ``rows``, for all rows of x. With ``keep_columns``, as those need, its columns stay columns."""
@@ -69,7 +71,16 @@ def over_tiles(
         copies = [t if t is None else t.contiguous() for t in inputs]
         results = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in outputs]
         over_tiles(
-            op, kernel, gate, orders, results, copies, results[0], *rows, keep_columns=keep_columns
+            op,
+            kernel,
+            gate,
+            orders,
+            results,
+            copies,
+            results[0],
+            *rows,
+            keep_columns=keep_columns,
+            compiled_in=compiled_in,
         )
         for out, result in zip(outputs, results, strict=True):
             out.copy_(result)
@@ -77,7 +88,7 @@ def over_tiles(
     tensors = (*operands, *rows)
     given = tuple([t is not None for t in tensors])
     read = sum(given[len(outputs) : len(operands)])
-    tiles = map_tiles(m.rows, m.columns, x.itemsize, read)
+    tiles = map_tiles(m.rows, m.columns, x.itemsize, read, has_scale=len(rows) > 1)
     key = Key(
         kernel,
         gate,
@@ -90,6 +101,7 @@ def over_tiles(
         tiles.rows,
         tiles.columns,
         tiles.columns_first,
+        compiled_in,
     )
     integers = (m.rows, m.columns, *m.row_strides, *m.column_strides)
     launch(op, key, specialize, tiles.grid, tensors, integers)

@@ -17,6 +17,7 @@ SEGMENT_BYTES = 32 * VECTOR_BYTES  # one access of a warp
 VECTORS = {1: 4, 2: 2, 3: 1}
 
 OCTETS = 2  # of a thread of the SOI map: with more, registers run out
+OPERAND_BYTES = 16  # of an element in several octets: three float64 take 160 registers
 
 # In a small tensor, one vector or octet for each thread reaches more processors.
 SMALL_BYTES = 2**21
@@ -48,26 +49,34 @@ def _grid(row_blocks: int, column_blocks: int) -> tuple[bool, tuple[int, int, in
 
 
 @lru_cache(1024)
-def map_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
-    vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else VECTORS[inputs]
-    return _tiles(rows, columns, itemsize, THREADS * vectors * VECTOR_BYTES // itemsize)
+def map_tiles(
+    rows: int, columns: int, itemsize: int, inputs: int, has_scale: bool = False
+) -> Tiles:
+    """A scale takes the registers of an input, and its inverse is computed once for all of a
+    thread's vectors in the same columns."""
+    is_small = rows * columns * itemsize <= SMALL_BYTES
+    vectors = 1 if is_small else VECTORS[inputs + has_scale]
+    elements = THREADS * vectors * VECTOR_BYTES // itemsize
+    return _tiles(rows, columns, itemsize, elements, narrow=has_scale)
 
 
 @lru_cache(1024)
-def soi_tiles(rows: int, columns: int, itemsize: int) -> Tiles:
-    """Of whole octets, if the rows are."""
-    octets = 1 if rows * columns * itemsize <= SMALL_BYTES else OCTETS
+def soi_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
+    """Of whole octets, if the rows are. The operands are x and vectors beside it."""
+    is_small = rows * columns * itemsize <= SMALL_BYTES
+    octets = 1 if is_small or operands * itemsize > OPERAND_BYTES else OCTETS
     return _tiles(rows, columns, itemsize, THREADS * octets * 8)
 
 
-def _tiles(rows: int, columns: int, itemsize: int, elements: int) -> Tiles:
+def _tiles(rows: int, columns: int, itemsize: int, elements: int, narrow: bool = False) -> Tiles:
     if rows == 1:
         width = elements
     else:
-        # Of the widths from a segment on, that with the least to spare; of those, the greatest.
+        # Of the widths from a segment on, that with the least to spare; of those, the greatest, or
+        # the least.
         least = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
         widths = [least << k for k in range((elements // least).bit_length())]
-        width = min(reversed(widths), key=lambda w: _ceil(columns, w) * w)
+        width = min(widths[:: 1 if narrow else -1], key=lambda w: _ceil(columns, w) * w)
     height = elements // width
     return Tiles(height, width, *_grid(_ceil(rows, height), _ceil(columns, width)))
 

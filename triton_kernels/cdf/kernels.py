@@ -62,7 +62,7 @@ def apply(
     out, x, loc, scale, mask, WIDE: tl.constexpr, TAIL: tl.constexpr, DENSITY: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """To a tile, for numbers loc and scale."""
+    """To a tile."""
     stored = tl.load(x, mask)
     x = widened(stored)
     own = bounded(scale)
@@ -90,13 +90,17 @@ def map_rows(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
+    ARE_NUMBERS: tl.constexpr,
 ):
-    """For vectors loc and scale along the columns; strides and tiles as in ``gate.kernels``."""
+    """loc and scale lie along the columns, unless they are numbers. Strides and tiles are as in
+    ``gate.kernels``."""
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     ys = tile(y, y_row, y_column, row, column, ROWS, COLUMNS)
     xs = tile(x, x_row, x_column, row, column, ROWS, COLUMNS)
-    locs = tile(loc, 0, 1, row, column, 1, COLUMNS)
-    scales = tile(scale, 0, 1, row, column, 1, COLUMNS)
+    WIDTH: tl.constexpr = 1 if ARE_NUMBERS else COLUMNS
+    first = 0 if ARE_NUMBERS else column
+    locs = tile(loc, 0, 1, row, first, 1, WIDTH)
+    scales = tile(scale, 0, 1, row, first, 1, WIDTH)
     WIDE: tl.constexpr = x.dtype.element_ty.primitive_bitwidth > 16
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
         own_loc, own_scale = widened(tl.load(locs)), widened(tl.load(scales))
@@ -104,42 +108,8 @@ def map_rows(
     else:
         column_mask = column + tl.arange(0, COLUMNS)[None, :] < columns
         mask = (row + tl.arange(0, ROWS)[:, None] < rows) & column_mask
-        own_loc = widened(tl.load(locs, column_mask))
-        own_scale = widened(tl.load(scales, column_mask))
-        apply(ys, xs, own_loc, own_scale, mask, WIDE, TAIL, DENSITY, C)
-
-
-@triton.jit
-def map_elements(
-    y,
-    x,
-    loc,
-    scale,
-    rows,
-    columns,
-    y_row,
-    x_row,
-    y_column,
-    x_column,
-    TAIL: tl.constexpr,
-    DENSITY: tl.constexpr,
-    C: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    COLUMNS_FIRST: tl.constexpr,
-):
-    """The same for one number loc and one scale."""
-    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
-    ys = tile(y, y_row, y_column, row, column, ROWS, COLUMNS)
-    xs = tile(x, x_row, x_column, row, column, ROWS, COLUMNS)
-    WIDE: tl.constexpr = x.dtype.element_ty.primitive_bitwidth > 16
-    one = tl.zeros((1, 1), tl.int32)
-    own_loc, own_scale = widened(tl.load(loc + one)), widened(tl.load(scale + one))
-    if (row + ROWS <= rows) & (column + COLUMNS <= columns):
-        apply(ys, xs, own_loc, own_scale, None, WIDE, TAIL, DENSITY, C)
-    else:
-        column_mask = column + tl.arange(0, COLUMNS)[None, :] < columns
-        mask = (row + tl.arange(0, ROWS)[:, None] < rows) & column_mask
+        own_mask = None if ARE_NUMBERS else column_mask
+        own_loc, own_scale = widened(tl.load(locs, own_mask)), widened(tl.load(scales, own_mask))
         apply(ys, xs, own_loc, own_scale, mask, WIDE, TAIL, DENSITY, C)
 
 
@@ -198,16 +168,23 @@ def sum_columns(
     lane = tl.arange(0, ROW_LANES)[:, None]
     loc_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
     scale_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
+    mask = (begin + lane < end) & in_row
+    dys = tl.load(tile(dy, dy_row, dy_column, begin, first, ROW_LANES, COLUMNS), mask)
+    xs = tl.load(tile(x, x_row, x_column, begin, first, ROW_LANES, COLUMNS), mask)
     for row in range(begin, end, ROW_LANES):
-        mask = (row + lane < end) & in_row
-        dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), mask)
-        xs = tl.load(tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS), mask)
+        next_row = row + ROW_LANES
+        next_mask = (next_row + lane < end) & in_row
+        next_dys = tl.load(
+            tile(dy, dy_row, dy_column, next_row, first, ROW_LANES, COLUMNS), next_mask
+        )
+        next_xs = tl.load(tile(x, x_row, x_column, next_row, first, ROW_LANES, COLUMNS), next_mask)
         to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
         of_loc, of_scale = backward_rows(
             to, dys, xs, locs, scales, inverses, mask, TAIL, DENSITY, C
         )
         loc_sums += of_loc
         scale_sums += of_scale
+        dys, xs, mask = next_dys, next_xs, next_mask
     zeros = tl.zeros((COLUMNS,), locs.dtype)
     place = block * columns + column
     tl.store(loc_partial + place, add_in_order(zeros, tl.trans(loc_sums))[None, :], in_row)

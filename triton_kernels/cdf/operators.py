@@ -21,10 +21,18 @@ def along(columns: int, *parameters: Tensor) -> list[Tensor]:
 
 def cdf_gate_forward(y: Tensor, x: Tensor, loc: Tensor, scale: Tensor, gate: str) -> None:
     numbers = loc.dim() == scale.dim() == 0
-    kernel = "cdf.kernels.map_elements" if numbers else "cdf.kernels.map_rows"
     rows = (loc, scale) if numbers or x.numel() == 0 else along(x.size(-1), loc, scale)
     over_tiles(
-        "cdf_gate_forward", kernel, gate, ORDERS, (y,), (x,), x, *rows, keep_columns=not numbers
+        "cdf_gate_forward",
+        "cdf.kernels.map_rows",
+        gate,
+        ORDERS,
+        (y,),
+        (x,),
+        x,
+        *rows,
+        keep_columns=not numbers,
+        compiled_in=(numbers,),
     )
 
 

@@ -110,7 +110,7 @@ def draw(
     repeated = columns % 8 != 0 and columns != elements
     row_columns = elements if repeated else columns
     rows = elements // row_columns
-    tiles = soi_tiles(rows, row_columns, x.itemsize)
+    tiles = soi_tiles(rows, row_columns, x.itemsize, 1 + len(vectors))
     key = ForwardKey(
         gate,
         x.dtype,
@@ -137,7 +137,7 @@ def soi_backward(dx: Tensor, dy: Tensor, mask: Tensor) -> None:
         return
     dense_dy, mask = dy.contiguous(), mask.contiguous()
     dense_dx = dx if dx.is_contiguous() else torch.empty_like(dy, memory_format=contiguous)
-    tiles = soi_tiles(1, elements, dy.itemsize)
+    tiles = soi_tiles(1, elements, dy.itemsize, 1)
     key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns // 8
     tensors = (dense_dx, dense_dy, mask)
     launch("soi_backward", key, specialize_backward, tiles.grid, tensors, (elements,))
