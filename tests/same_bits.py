@@ -1,0 +1,75 @@
+"""What the tests of the backends' bits share: cases, and the comparison with the CPU's."""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+
+import bits
+import pytest
+import torch
+from calls import CORE_CALLS, DTYPES, Call, normal
+from devices import BACKENDS, kernels_for
+from ptx_on_cpu import cuda
+from torch import Tensor
+
+Make = Callable[..., Tensor]
+
+
+def on_backends(
+    cases: Iterable[tuple], quick: Callable[..., bool], triton: Callable[..., bool]
+) -> list:
+    """The cases on each backend; slow, unless they are quick there or in Triton."""
+    found = []
+    for backend, case in product(BACKENDS, list(cases)):
+        marks, name = (), backend
+        if not isinstance(backend, str):
+            marks, name = backend.marks, backend.values[0]
+        is_quick = triton if name == "triton_ptx" else quick
+        slow = () if is_quick(*case) else (pytest.mark.slow,)
+        found.append(pytest.param(name, *case, marks=(*marks, *slow)))
+    return found
+
+
+def every(*case: object) -> bool:
+    return True
+
+
+def none(*case: object) -> bool:
+    return False
+
+
+def check(backend: str, call: Call, build: Callable[[str], list[Tensor]], gate: str = "") -> None:
+    """`build` makes the tensors on a device, the same numbers each time."""
+    gate = gate or call.gates[0]
+    torch.manual_seed(1)
+    expected = call(*build("cpu"), gate=gate)
+    started = cuda.launches() if backend.startswith("cuda_ptx") else 0
+    with kernels_for(backend) as device:
+        torch.manual_seed(1)
+        results = call(*build(device), gate=gate)
+    if backend.startswith("cuda_ptx") and expected[0].numel():
+        assert cuda.launches() > started
+    for name, result, e in zip(call.op.outputs, results, expected, strict=True):
+        assert result.stride() == e.stride(), name
+        differ = bits.differing(result.cpu(), e)
+        assert differ == 0, f"{name}: {differ} of {e.numel()} differ"
+
+
+def needs_triton_ptx() -> None:
+    if "triton_ptx" not in BACKENDS:
+        pytest.skip("needs a machine without a GPU")
+
+
+def maker(dtype: torch.dtype, device: str) -> Make:
+    return lambda *shape: (3 * normal(*shape)).to(device, dtype)
+
+
+NUMBERS = [(c, gate, dtype) for c in CORE_CALLS for gate in c.gates for dtype in DTYPES]
+
+
+def is_first(call: Call, gate: str) -> bool:
+    return gate == call.gates[0]
+
+
+def few_numbers(call: Call, gate: str, dtype: torch.dtype) -> bool:
+    """All of 16 bits, and of the wider dtypes one gate."""
+    return dtype.itemsize == 2 or is_first(call, gate)
