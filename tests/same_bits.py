@@ -73,3 +73,7 @@ def is_first(call: Call, gate: str) -> bool:
 def few_numbers(call: Call, gate: str, dtype: torch.dtype) -> bool:
     """All of 16 bits, and of the wider dtypes one gate."""
     return dtype.itemsize == 2 or is_first(call, gate)
+
+
+def fewer_numbers(call: Call, gate: str, dtype: torch.dtype) -> bool:
+    return dtype == torch.bfloat16 or is_first(call, gate)

@@ -22,7 +22,11 @@ spec.loader.exec_module(example)
 close = {"rtol": 1e-5, "atol": 1e-6}  # of sums in float32 against float64
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["operators", "fused"])
+@pytest.fixture(
+    scope="module",
+    params=[False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["operators", "fused"],
+)
 def fused(request: pytest.FixtureRequest) -> Iterator[bool]:
     if request.param:
         enable_fusion()

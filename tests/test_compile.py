@@ -82,9 +82,8 @@ def test_checkpoint(call: Call, device: str) -> None:
     check(compiled, lambda *t: sample.expected(*t)[0], *sample.tensors)
 
 
-@pytest.mark.parametrize(
-    "compiled", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["eager", "compiled"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_compiled_autograd(compiled: bool, device: str) -> None:
     """For other shapes, and from its cache."""
     f = torch.compile(everything, backend="aot_eager") if compiled else everything

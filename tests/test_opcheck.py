@@ -13,10 +13,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor 
 # Two runs of a random operator differ: only what does not compare them.
 OF_RANDOM = ("test_schema", "test_autograd_registration", "test_faketensor")
 CASES = [
-    *((dtype, "contiguous", (3, 8)) for dtype in (torch.float64, torch.float16)),
+    (torch.float64, "contiguous", (3, 8)),
     (torch.float32, "transposed", (3, 4, 8)),
-    (torch.float32, "second half", (5, 6)),
     (torch.float32, "contiguous", (0, 8)),
+]
+SLOW_CASES = [
+    (torch.float16, "contiguous", (3, 8)),
+    (torch.float32, "second half", (5, 6)),
     (torch.float32, "contiguous", (5, 2)),
 ]
 
@@ -32,7 +35,9 @@ def check(call: Call, dtype: torch.dtype, layout: str, shape: tuple, grad: bool,
     torch.library.opcheck(call.op.overload, arguments, keywords, **chosen)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", [*CASES, *(pytest.param(c, marks=pytest.mark.slow) for c in SLOW_CASES)], ids=str
+)
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_opcheck(call: Call, case: tuple, device: str) -> None:
     check(call, *case, True, device)

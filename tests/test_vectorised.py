@@ -95,12 +95,9 @@ def compile_loops(source: Path, capability: str, folder: Path) -> Widths:
     return widths
 
 
+# Each is compiled anew, which takes half a minute.
 @pytest.fixture(
-    scope="module",
-    params=[
-        name if name == "avx2" else pytest.param(name, marks=pytest.mark.slow)
-        for name in VECTOR_BYTES
-    ],
+    scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in VECTOR_BYTES]
 )
 def capability(request: pytest.FixtureRequest) -> str:
     return request.param
