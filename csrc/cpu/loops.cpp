@@ -59,6 +59,7 @@ template <class Function, class Precision, class T, class Real>
 void run_located(int64_t n, T* __restrict y, const T* __restrict x, const Real* __restrict loc,
                  const Real* __restrict scale, const Real* __restrict inverse) {
   n &= ~(kVector - 1);
+#pragma GCC unroll 4
   for (int64_t j = 0; j < n; ++j) {
     y[j] = Storage<Precision>::store(
         Function::apply(Storage<Precision>::load(x[j]), loc[j], scale[j], inverse[j]));
@@ -171,6 +172,7 @@ struct CdfRow {
                   const Real* __restrict inverse, Real* __restrict loc_sum,
                   Real* __restrict scale_sum) {
     n &= ~(kVector - 1);
+#pragma GCC unroll 4
     for (int64_t j = 0; j < n; ++j) {
       const auto gradients = cdf_gradients<Gate, Precision>(Storage<Precision>::load(dy[j]),
                                                             Storage<Precision>::load(x[j]), loc[j],
