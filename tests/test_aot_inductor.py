@@ -86,6 +86,7 @@ def test_the_documented_lines_are_in_the_program() -> None:
     assert all(line in example.SOURCE.read_text() for line in lines)
 
 
+@pytest.mark.slow
 def test_every_public_operator(tmp_path: Path) -> None:
     everything = Everything("cpu")
     exported = torch.export.export(Layer(), tuple(everything.tensors))

@@ -121,7 +121,13 @@ def test_backward_is_one_kernel_too(fusion: None) -> None:
 # Nothing else changes
 
 
-@pytest.mark.parametrize("approximate", [a for a in APPROXIMATE.values() if a])
+APPROXIMATIONS = [a for a in APPROXIMATE.values() if a]
+
+
+@pytest.mark.parametrize(
+    "approximate",
+    [APPROXIMATIONS[0], *(pytest.param(a, marks=pytest.mark.slow) for a in APPROXIMATIONS[1:])],
+)
 def test_training(approximate: str, fusion: None) -> None:
     def f(x: Tensor, bias: Tensor) -> Tensor:
         y = functional.gelu(x * 1.5, approximate=approximate)

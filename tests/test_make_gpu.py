@@ -49,6 +49,7 @@ def run(groups: list[Group], folder: Path, seconds: float = 60) -> dict:
     return json.loads(report.output.read_text())
 
 
+@pytest.mark.slow
 def test_every_outcome(tmp_path: Path, mark: str) -> None:
     left = tmp_path / "left.json"
     write = f"open({str(left)!r}, 'w').write('[1, 2]')"
@@ -86,6 +87,7 @@ def test_every_outcome(tmp_path: Path, mark: str) -> None:
     assert found["leaves numbers"]["found"] == [1, 2]
 
 
+@pytest.mark.slow
 def test_what_all_hangs_ends_in_time(tmp_path: Path, mark: str) -> None:
     """Every group has its share, and a stage for which no time is left is not begun."""
     groups = [Group(2, [python(f"{i}.{j}", HANG) for j in range(2)]) for i in range(2)]
@@ -106,6 +108,7 @@ def test_nothing_runs_without_what_is_needed(tmp_path: Path) -> None:
     assert [stage["outcome"] for stage in found.values()] == ["failed", "not run"]
 
 
+@pytest.mark.slow
 def test_a_second_call_goes_on(tmp_path: Path, mark: str) -> None:
     """With what did not run, what ran out of time, and what failed and is needed."""
     runs = tmp_path / "runs"

@@ -2,9 +2,8 @@
 and special values. The CPU's own are right by all the other tests.
 
 Triton takes 0.2 s to compile a kernel, once for all tests, and the machine that executes it next to
-nothing. For `make test` are each operator and gate in 16 bits, but for Triton's in float16, their
-first gate in any dtype, and bfloat16's kernels of the other kinds. The others are for
-`make test-all`.
+nothing. For `make test` are the operators of the first gate, CUDA's of all gates in 16 bits, few
+such of Triton's, and bfloat16's kernels of the other kinds. The others are for `make test-all`.
 """
 
 import math

@@ -19,7 +19,6 @@ from torch.autograd import gradcheck
 from gelu_kernels.operators import CORE
 from gelu_kernels.triton_kernels import tuning
 
-every_call = pytest.mark.parametrize("call", CORE_CALLS, ids=str)
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 # Sizes and layouts: around a vector, a warp's and a block's elements, and a block of rows
@@ -60,12 +59,16 @@ def test_large_tensors(backend: str, call: Call, dtype: torch.dtype, left: int) 
     check(backend, call, lambda device: [t.to(device) for t in tensors])
 
 
-@every_backend
-@every_call
-def test_few_sizes(backend: str, call: Call) -> None:
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+def test_few_sizes_in_triton(call: Call) -> None:
     """A tail alone, whole vectors and a tail, rows of both kinds, and several tiles."""
+    needs_triton_ptx()
     for shape in [(1,), (33,), (5, 7), (3, 264), (40, 513)]:
-        check(backend, call, lambda device, s=shape: call.inputs(s, maker(torch.bfloat16, device)))
+
+        def build(device: str, shape=shape) -> list[Tensor]:
+            return call.inputs(shape, maker(torch.bfloat16, device))
+
+        check("triton_ptx", call, build)
 
 
 @pytest.mark.parametrize(
