@@ -129,6 +129,9 @@ GELU_KERNELS_HD Real clamped(Real x, Number limit) {
 GELU_KERNELS_HD float unless_above(float x, float limit, float y) { return x > limit ? 0.0f : y; }
 GELU_KERNELS_HD double unless_above(double x, double limit, double y) { return x > limit ? 0 : y; }
 
+GELU_KERNELS_HD float absolute(float x) { return __builtin_fabsf(x); }
+GELU_KERNELS_HD double absolute(double x) { return __builtin_fabs(x); }
+
 // |x|, at most `limit`; NaN stays NaN.
 GELU_KERNELS_HD float magnitude(float x, float limit) { return at_most(__builtin_fabsf(x), limit); }
 GELU_KERNELS_HD double magnitude(double x, double limit) {

@@ -39,29 +39,29 @@ struct Point {
 
   GELU_KERNELS_HD Point(Real x, Real loc, Real scale, Real inverse) {
     const Real distance = x - loc;
-    z = standard_score(distance, inverse);
-    const auto is_left = z < Real(0);
-    const Real a = where(is_left, -z, z);
-    Real tail = Gate::template tail<Wide>(a);  // F(-a)
+    z = distance * inverse;  // NaN where distance and scale are 0
+    const Real a = absolute(z);
+    const Real tail = Gate::template tail<Wide>(a);  // F(-a)
     density = Gate::template density<Wide>(a);
+    const auto is_right = Real(0) < z;
+    distribution = where(is_right, difference(Real(1), tail), tail);
     if constexpr (is_wide) {
       // A rounding of z changes F(z) by z^2 as much in a normal tail. What the subtraction
       // (Knuth's two-sum) and the division left over takes that back to first order.
       const Real minus_loc = distance - x;
       const Real rest = (x - (distance - minus_loc)) - (loc + minus_loc);
       const Real z_low = (fma(-z, scale, distance) + rest) * inverse;
-      const Real rise = density * where(is_left, z_low, -z_low);
       // The density changes about as the tail does: the tail of most distributions falls off as
       // their density, and near zero, where it does not, z_low is too small to tell.
       // The factors keep the quotient's operands from underflow.
+      const Real rise = density * where(is_right, -z_low, z_low);
       const Real ratio = quotient(rise * Real(0x1p64f), tail * Real(0x1p64f));
-      // Elsewhere `rest` may be NaN. At z = 0 there is none, and z_low is NaN for a scale of 0.
+      // Elsewhere z_low may be NaN.
       const auto is_in_tail = Real(Format<Real>::smallest_normal) < tail;
+      distribution = where(is_in_tail, fma(density, z_low, distribution), distribution);
       density = where(is_in_tail, fma(density, ratio, density), density);
-      tail = where(is_in_tail, difference(tail, -rise), tail);
-      tail = where(z == Real(0), Real(0.5f), tail);
     }
-    distribution = where(Real(0) < z, difference(Real(1), tail), tail);
+    distribution = where(distance == Real(0), Real(0.5f), distribution);
   }
 };
 

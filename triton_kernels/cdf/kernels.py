@@ -40,21 +40,21 @@ def point(
 ):  # fmt: skip
     """z, F(z) and f(z). WIDE is for results that are not of 16 bits."""
     difference = x - loc
-    z = standard_score(difference, inverse)
+    z = difference * inverse
     a = tl.abs(z)
     tail = TAIL(a, C)
     density = DENSITY(a, C)
+    distribution = tl.where(z > 0, 1.0 - tail, tail)
     if WIDE:
         minus_loc = difference - x
         rest = (x - (difference - minus_loc)) - (loc + minus_loc)
         z_low = (fma(negated(z), scale, difference) + rest) * inverse
-        rise = density * tl.where(z < 0, z_low, negated(z_low))
+        rise = density * tl.where(z > 0, negated(z_low), z_low)
         ratio = quotient(rise * 2.0**64, tail * 2.0**64, C)
         is_in_tail = tail > smallest_normal(tail)
+        distribution = tl.where(is_in_tail, fma(density, z_low, distribution), distribution)
         density = tl.where(is_in_tail, fma(density, ratio, density), density)
-        tail = tl.where(is_in_tail, tail + rise, tail)
-    distribution = tl.where(z > 0, 1.0 - tail, tl.where(z == 0, 0.5, tail))
-    return z, distribution, density
+    return z, tl.where(difference == 0, 0.5, distribution), density
 
 
 @triton.jit
