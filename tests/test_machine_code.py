@@ -48,8 +48,8 @@ ONE_AT_A_TIME = [
 ] + [
     Case("cdf_gate_backward", gate, dtype, True, "cuda")
     for gate, dtype in [
-        *product(["normal", "normal_tanh", "logistic", "logistic_1702"], ["float16", "bfloat16"]),
-        ("normal_tanh", "float64"),
+        *product(["normal", "normal_tanh", "cauchy"], ["float16", "bfloat16"]),
+        *product(["logistic", "logistic_1702"], ["bfloat16"]),
     ]
 ]
 
@@ -58,6 +58,8 @@ SPILLED = [
     ("soi_forward logistic_1702 float16 biased", 8),
     ("soi_forward logistic float16 biased", 8),
     ("soi_cdf_forward cauchy float16 located", 16),
+    ("cdf_gate_backward normal_tanh float16 located", 8),
+    ("cdf_gate_backward normal_tanh bfloat16 located", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
 ]
 
