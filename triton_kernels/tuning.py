@@ -56,8 +56,8 @@ def map_tiles(
     thread's vectors in the same columns."""
     is_small = rows * columns * itemsize <= SMALL_BYTES
     vectors = 1 if is_small else VECTORS[inputs + has_scale]
-    elements = THREADS * vectors * VECTOR_BYTES // itemsize
-    return _tiles(rows, columns, itemsize, elements, narrow=has_scale)
+    row = THREADS * VECTOR_BYTES // itemsize
+    return _tiles(rows, columns, itemsize, row * vectors, row if has_scale else row * vectors)
 
 
 @lru_cache(1024)
@@ -65,18 +65,18 @@ def soi_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
     """Of whole octets, if the rows are. The operands are x and vectors beside it."""
     is_small = rows * columns * itemsize <= SMALL_BYTES
     octets = 1 if is_small or operands * itemsize > OPERAND_BYTES else OCTETS
-    return _tiles(rows, columns, itemsize, THREADS * octets * 8)
+    elements = THREADS * octets * 8
+    return _tiles(rows, columns, itemsize, elements, elements)
 
 
-def _tiles(rows: int, columns: int, itemsize: int, elements: int, narrow: bool = False) -> Tiles:
+def _tiles(rows: int, columns: int, itemsize: int, elements: int, most_columns: int) -> Tiles:
     if rows == 1:
         width = elements
     else:
-        # Of the widths from a segment on, that with the least to spare; of those, the greatest, or
-        # the least.
+        # Of the widths from a segment on, that with the least to spare; of those, the greatest.
         least = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
-        widths = [least << k for k in range((elements // least).bit_length())]
-        width = min(widths[:: 1 if narrow else -1], key=lambda w: _ceil(columns, w) * w)
+        widths = [least << k for k in range((most_columns // least).bit_length())]
+        width = min(reversed(widths), key=lambda w: _ceil(columns, w) * w)
     height = elements // width
     return Tiles(height, width, *_grid(_ceil(rows, height), _ceil(columns, width)))
 
