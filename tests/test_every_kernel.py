@@ -14,7 +14,7 @@ BACKENDS += [f"triton_ptx sm_{n}" for n in (80, 100)]
 @pytest.mark.parametrize("call, gate, dtype", NUMBERS, ids=str)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_kernel(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
-    """Of CUDA's. sm_100 has arithmetic for pairs of floats."""
+    """In every layout on CUDA. sm_100 has arithmetic for pairs of floats."""
     tensors = list(bits.inputs(call, dtype))
     if backend.startswith("cuda"):
         tensors += [*bits.arranged_inputs(call, dtype), bits.large_tensors(call, dtype)]
