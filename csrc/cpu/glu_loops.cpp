@@ -12,13 +12,13 @@ namespace {
 
 static_assert(kGluLanes % kVector == 0);
 
-// The hot loops, four vectors at a time. n is a multiple of kVector, and at most kGluLanes.
+// The hot loops. n is a multiple of kVector, and at most kGluLanes.
 template <class Function, class Precision, class T, class Real>
 void run(const GluNumbers<Real>& numbers, Real*, int64_t n, T* __restrict y, const T* __restrict x,
          const T* __restrict up) {
   using S = Storage<Precision>;
   n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
   for (int64_t j = 0; j < n; ++j) {
     y[j] = S::store(Function::apply(numbers, S::load(x[j]), S::load(up[j])));
   }
@@ -28,7 +28,7 @@ void run(const GluNumbers<Real>& numbers, Real* __restrict lanes, int64_t n, T* 
          T* __restrict dup, const T* __restrict dy, const T* __restrict x, const T* __restrict up) {
   using S = Storage<Precision>;
   n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
   for (int64_t j = 0; j < n; ++j) {
     const auto gradients = Function::apply(numbers, S::load(dy[j]), S::load(x[j]), S::load(up[j]));
     dx[j] = S::store(gradients.dx);

@@ -15,17 +15,17 @@ namespace {
 
 constexpr int64_t kBlock = 256;
 
-// The hot loop, four vectors at a time (see CMakeLists.txt). n is a multiple of kVector.
+// The hot loop. n is a multiple of kVector.
 template <class Function, class Precision, class T, class... Inputs>
 void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {
   n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
   for (int64_t i = 0; i < n; ++i) out[i] = apply<Function, Precision>(in[i]...);
 }
 template <class Function, class Precision, class T, class... Inputs>
 void run_two(int64_t n, T* __restrict first, T* __restrict second, const Inputs* __restrict... in) {
   n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
   for (int64_t i = 0; i < n; ++i) {
     const auto results = apply<Function, Precision>(in[i]...);
     first[i] = results.first;
@@ -59,7 +59,7 @@ template <class Function, class Precision, class T, class Real>
 void run_located(int64_t n, T* __restrict y, const T* __restrict x, const Real* __restrict loc,
                  const Real* __restrict scale, const Real* __restrict inverse) {
   n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
   for (int64_t j = 0; j < n; ++j) {
     y[j] = Storage<Precision>::store(
         Function::apply(Storage<Precision>::load(x[j]), loc[j], scale[j], inverse[j]));
@@ -151,7 +151,7 @@ struct BiasRow {
   static void run(int64_t n, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
                   const Real* __restrict bias, Real* __restrict sum) {
     n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
     for (int64_t j = 0; j < n; ++j) {
       const auto derivative =
           Gate::template derivative<Precision>(Storage<Precision>::load(x[j]) + bias[j]);
@@ -172,7 +172,7 @@ struct CdfRow {
                   const Real* __restrict inverse, Real* __restrict loc_sum,
                   Real* __restrict scale_sum) {
     n &= ~(kVector - 1);
-#pragma GCC unroll 4
+#pragma GCC unroll kUnroll
     for (int64_t j = 0; j < n; ++j) {
       const auto gradients = cdf_gradients<Gate, Precision>(Storage<Precision>::load(dy[j]),
                                                             Storage<Precision>::load(x[j]), loc[j],

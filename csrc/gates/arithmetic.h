@@ -133,15 +133,13 @@ GELU_KERNELS_HD float absolute(float x) { return __builtin_fabsf(x); }
 GELU_KERNELS_HD double absolute(double x) { return __builtin_fabs(x); }
 
 // |x|, at most `limit`; NaN stays NaN.
-GELU_KERNELS_HD float magnitude(float x, float limit) { return at_most(__builtin_fabsf(x), limit); }
-GELU_KERNELS_HD double magnitude(double x, double limit) {
-  return at_most(__builtin_fabs(x), limit);
-}
+GELU_KERNELS_HD float magnitude(float x, float limit) { return at_most(absolute(x), limit); }
+GELU_KERNELS_HD double magnitude(double x, double limit) { return at_most(absolute(x), limit); }
 
 // The same, but NaN becomes `limit`.
 GELU_KERNELS_HD float magnitude_or_limit(float x, float limit) {
 #ifdef __CUDA_ARCH__
-  return fminf(__builtin_fabsf(x), limit);
+  return fminf(absolute(x), limit);
 #else
   // As integers: NaN is the most of all, and a minimum is one instruction.
   const uint32_t magnitude = bits(x) & 0x7fffffff;
