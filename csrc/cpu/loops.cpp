@@ -15,6 +15,10 @@ namespace {
 
 constexpr int64_t kBlock = 256;
 
+// Shorter rows are quicker in a buffer, several at a time: of longer ones the hot loop of AVX-512
+// takes four vectors at once (1.5 to 3 times as fast in float32, 1.1 to 1.7 in bfloat16).
+constexpr int64_t kLeastBytesInPlace = 256;
+
 // The hot loop. n is a multiple of kVector.
 template <class Function, class Precision, class T, class... Inputs>
 void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {
@@ -99,7 +103,8 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
 
   // Whole vectors of contiguous rows are read and written where they lie.
   int64_t whole = 0;
-  const bool in_place = contiguous && (rows == 1 || columns >= kBlock);
+  const bool is_long = columns * int64_t{sizeof(T)} >= kLeastBytesInPlace;
+  const bool in_place = contiguous && (rows == 1 || is_long);
   if constexpr (requires { Function::has_scale; }) {
     const bool is_same = strides[operands + 2] == 0 && strides[operands + 3] == 0;
     if (in_place && is_same) whole = map_located<Function, Precision>(data, strides, columns, rows);
