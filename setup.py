@@ -51,9 +51,9 @@ class CMakeBuild(build_ext):
         # cmake and ninja may be those of this environment, activated or not.
         path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
         environment = {**os.environ, "PATH": path}
-        subprocess.run(
-            ["cmake", "-G", "Ninja", "-S", ROOT, "-B", build, *defines], check=True, env=environment
-        )
+        # CMake keeps what an earlier build was given: the architectures are this build's alone.
+        configure = "-G", "Ninja", "-S", ROOT, "-B", build, "-UCMAKE_CUDA_ARCHITECTURES", *defines
+        subprocess.run(["cmake", *configure], check=True, env=environment)
         subprocess.run(["cmake", "--build", build], check=True, env=environment)
 
     def copy_extensions_to_source(self) -> None:
