@@ -15,9 +15,9 @@ namespace {
 // buffer.
 constexpr int64_t kVector = 32;
 
-// How many vectors the hot loops compute at a time (see CMakeLists.txt). Where a fused multiply-add
-// is no instruction, one: four would make the loops 8 MB in place of 2, and compile three times as
-// long, for processors from before 2013.
+// How many vectors the hot loops compute at a time (see CMakeLists.txt). Processors from before
+// 2013 have no fused multiply-add and compute one: with four the loops are 10 MB of code in place
+// of 2, and take three times as long to compile.
 #ifdef __FP_FAST_FMAF
 constexpr int kUnroll = 4;
 #else

@@ -15,8 +15,9 @@ namespace {
 
 constexpr int64_t kBlock = 256;
 
-// Shorter rows are quicker in a buffer, several at a time: of longer ones the hot loop of AVX-512
-// takes four vectors at once (1.5 to 3 times as fast in float32, 1.1 to 1.7 in bfloat16).
+// The four vectors that the hot loop of AVX-512 computes at a time. Shorter rows are quicker in a
+// buffer, several together; outside it, float32 rows of 64 to 255 elements take 0.4 to 0.7 of the
+// time, bfloat16 rows of 128 to 255 elements 0.7 to 0.9.
 constexpr int64_t kLeastBytesInPlace = 256;
 
 // The hot loop. n is a multiple of kVector.
