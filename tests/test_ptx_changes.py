@@ -107,6 +107,9 @@ CHANGES = {
         CUDA, "gate_forward", ROWS, ordinary(FP32), change(r"@(%p\d+) bra", r"@!\1 bra"),
         "memcheck|bits",
     ),
+    "no result is stored": (
+        CUDA, "gate_forward", ROWS, ordinary(FP32), change(r"st\.global[^;]*;", ""), "bits",
+    ),
     "a predicate of Triton's is inverted": (
         TRITON, "gate_forward", (7, 33), ordinary(FP32),
         change(r"@(%p\d+) ld", r"@!\1 ld"), "memcheck|bits",
@@ -150,3 +153,10 @@ def test_a_change_is_found(name: str) -> None:
         assert "bits" in found_by
         assert sum(bits.differing(y, e) for y, e in zip(results, expected, strict=True)) > 0
     assert any(touched)
+
+
+@pytest.mark.parametrize("size", [1, 1000, 2**23])
+def test_new_memory_has_no_earlier_numbers(size: int) -> None:
+    """A result that a changed kernel does not write cannot be right by chance."""
+    torch.ones(size)
+    assert torch.empty(size).isnan().all()
