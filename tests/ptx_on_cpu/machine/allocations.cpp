@@ -1,4 +1,4 @@
-// Records what torch allocates on the CPU, and fills it with ones. Its own allocator does the work.
+// Records what torch allocates on the CPU, and overwrites it. Torch's own allocator does the work.
 #include "allocations.h"
 
 #include <c10/core/Allocator.h>
@@ -16,15 +16,15 @@ std::map<uintptr_t, uintptr_t> ends;  // by where allocations begin
 
 c10::Allocator* torchs;
 
-// malloc's largest M_MMAP_THRESHOLD. Larger memory comes from Linux, as zeros; some tests touch
-// little of it.
+// malloc's largest M_MMAP_THRESHOLD. Larger memory is new from Linux, all zeros, and stays so: some
+// tests ask for gigabytes and touch little of them.
 constexpr size_t kMostReused = size_t{32} << 20;
 
 struct Recorder : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* const data = torchs->raw_allocate(bytes);
     if (data) {
-      // NaN or -1. An earlier tensor may have left the right bits for a result that nothing writes.
+      // NaN or -1: else a result that no kernel writes may have an earlier tensor's right bits.
       if (bytes <= kMostReused) std::memset(data, 0xff, bytes);
       const std::lock_guard lock(recording);
       const auto begin = reinterpret_cast<uintptr_t>(data);
