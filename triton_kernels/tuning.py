@@ -81,6 +81,19 @@ def _tiles(rows: int, columns: int, itemsize: int, elements: int, most_columns: 
     return Tiles(height, width, *_grid(_ceil(rows, height), _ceil(columns, width)))
 
 
+@lru_cache(1024)
+def whole_row_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
+    """A program goes over whole rows. A tile is as wide as they are, as long as registers suffice
+    for its results: computed twice, they would take twice the instructions."""
+    vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else VECTORS[inputs]
+    elements = THREADS * vectors * VECTOR_BYTES // itemsize
+    width = _power_of_two(columns)
+    if width > 4 * elements:
+        width = elements
+    height = max(elements // width, 1)
+    return Tiles(height, width, False, (_ceil(rows, height), 1, 1))
+
+
 GLU_LANES = 256  # of csrc/gates/glu_rows.h
 
 
@@ -103,8 +116,21 @@ class ColumnSumTiles(NamedTuple):
 @lru_cache(1024)
 def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
     # As in csrc/gates/column_sums.h, which has the reasons: these do change the bits of a sum.
-    block_rows = min(max(_ceil(rows, 64), 16), 256)
+    block_rows = min(max(_ceil(rows, 64 * 32), 1), 8) * 32
     width = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
+    blocks = _ceil(rows, block_rows), _ceil(columns, width)
+    columns_first, grid = _grid(*blocks)
+    return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid)
+
+
+@lru_cache(1024)
+def band_tiles(rows: int, columns: int, itemsize: int, has_sums: bool) -> ColumnSumTiles:
+    """Of bands of 32 rows, which a scale of a column is of. A program has one, or for the sums of
+    the columns a block of rows. With more than two vectors, registers for a second program on a
+    processor run out; with one, half of the instructions are those of any tile."""
+    vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else 2
+    width = min(_power_of_two(columns), THREADS * vectors * VECTOR_BYTES // itemsize // 32)
+    block_rows = column_sum_tiles(rows, columns, itemsize).block_rows if has_sums else 32
     blocks = _ceil(rows, block_rows), _ceil(columns, width)
     columns_first, grid = _grid(*blocks)
     return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid)
