@@ -129,24 +129,33 @@ def test_flush_to_zero_only_where_it_stands() -> None:
     assert flushed.tolist() == [0, 0, 2.0**-126, 1]
 
 
+def extreme(choose: Callable, nan_wins: bool) -> Callable[..., float]:
+    """-0 is less than +0; a number wins over NaN, unless the opcode says NaN."""
+
+    def of(*values: float) -> float:
+        numbers = [x for x in values if not math.isnan(x)]
+        if not numbers or (nan_wins and len(numbers) < len(values)):
+            return math.nan
+        return choose(numbers, key=lambda x: (x, math.copysign(1, x)))
+
+    return of
+
+
+EXTREMES = {
+    "min": extreme(min, nan_wins=False), "min.NaN": extreme(min, nan_wins=True),
+    "max": extreme(max, nan_wins=False), "max.NaN": extreme(max, nan_wins=True),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["f64", "f32", "f16", "bf16"])
 def test_minimum_and_maximum(kind: str) -> None:
-    """-0 is less than +0; a number wins over NaN, unless the opcode says NaN."""
     a, b = floats(DTYPES[kind])
     register = kind if kind in ("f32", "f64") else "b16"
     view = (lambda t: t.view(torch.int16)) if register == "b16" else lambda t: t
     operands = (register, view(a)), (register, view(b))
-    order = lambda x: (x, math.copysign(1, x))  # noqa: E731
-    for name, choose in {"min": min, "max": max}.items():
-        for nan_wins in (False, True):
-            opcode = f"{name}{'.NaN' if nan_wins else ''}.{kind}"
-            found = evaluate(f"{opcode} d, a, b;", register, *operands)
-            expected = []
-            for x, y in zip(a.tolist(), b.tolist(), strict=True):
-                numbers = [n for n in (x, y) if not math.isnan(n)]
-                is_nan = len(numbers) < 2 if nan_wins else not numbers
-                expected.append(math.nan if is_nan else choose(numbers, key=order))
-            assert_floats(found.view(DTYPES[kind]), expected)
+    for name, choose in EXTREMES.items():
+        found = evaluate(f"{name}.{kind} d, a, b;", register, *operands)
+        assert_floats(found.view(DTYPES[kind]), list(map(choose, a.tolist(), b.tolist())))
 
 
 @pytest.mark.parametrize("kind", ["f64", "f32", "f16", "bf16"])
@@ -192,6 +201,60 @@ def test_rounding_to_16_bits(kind: str) -> None:
     assert_floats(low.contiguous(), expected[::-1])
 
 
+def test_rounding_a_pair_towards_zero() -> None:
+    exactly = torch.arange(-(2**15), 2**15, 97, dtype=torch.int16).view(torch.float16)
+    exactly = exactly[exactly.isfinite()].float()
+    near = [exactly.nextafter(torch.tensor(s)) for s in (-9e38, 9e38)]
+    x = torch.cat([exactly, *near, torch.tensor(NUMBERS, dtype=torch.float32)])
+    f16 = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16).double()
+    below = f16[torch.searchsorted(f16, x.double().abs(), right=True) - 1].copysign(x.double())
+    expected = torch.where(x.isfinite(), below, x.double()).tolist()
+    pair = evaluate("cvt.rz.f16x2.f32 d, a, b;", "b32", ("f32", x), ("f32", x.flip(0)))
+    low, high = pair.view(torch.float16).view(-1, 2).unbind(1)
+    assert_floats(high.contiguous(), expected)
+    assert_floats(low.contiguous(), expected[::-1])
+
+
+def values_of_8_bits(exponent_bits: int, count: int) -> list[float]:
+    """The first numbers of a format, by its definition."""
+    mantissa_bits, bias = 7 - exponent_bits, 2 ** (exponent_bits - 1) - 1
+    fields = [divmod(code, 2**mantissa_bits) for code in range(count)]
+    return [(min(e, 1) + m / 2**mantissa_bits) * 2.0 ** (max(e, 1) - bias) for e, m in fields]
+
+
+@pytest.mark.parametrize("kind", ["e4m3x2", "e5m2x2"])
+def test_rounding_to_8_bits(kind: str) -> None:
+    """Nearest, ties to the even code, at most the largest finite number; NaN is 7f."""
+    values = values_of_8_bits(int(kind[1]), 0x7F if kind == "e4m3x2" else 0x7C)
+    largest = values[-1]
+    assert largest == (448 if kind == "e4m3x2" else 57344)
+    exactly = torch.tensor(values)
+    ties = (exactly[1:] + exactly[:-1]) / 2
+    near = [t.nextafter(torch.tensor(s)) for t in (exactly, ties) for s in (0.0, 9e38)]
+    beyond = torch.tensor([largest * f for f in (1.03, 1.0625, 1.07, 1.125, 1.25, 2.0)])
+    x = torch.cat([exactly, ties, *near, beyond, torch.tensor(NUMBERS, dtype=torch.float32)])
+    x = torch.cat([x, -x])
+
+    def code(x: float) -> int:
+        if math.isnan(x):
+            return 0x7F
+        nearest = min(range(len(values)), key=lambda k: (abs(values[k] - min(abs(x), 1e6)), k % 2))
+        return nearest | (0x80 if math.copysign(1, x) < 0 else 0)
+
+    def check(found: Tensor, x: Tensor) -> None:
+        low, high = found.view(torch.uint8).view(-1, 2).unbind(1)
+        expected = [code(v) for v in x.tolist()]
+        assert low.tolist() == expected
+        assert high.tolist() == expected[::-1]  # of the first source, or of the high half
+
+    opcode = f"cvt.rn.satfinite.{kind}"
+    check(evaluate(f"{opcode}.f32 d, a, b;", "b16", ("f32", x.flip(0)), ("f32", x)), x)
+    for half in ("f16", "bf16"):
+        h = x.to(DTYPES[half])
+        pairs = torch.stack([h, h.flip(0)], 1).view(torch.int32).flatten()
+        check(evaluate(f"{opcode}.{half}x2 d, a;", "b16", ("b32", pairs)), h)
+
+
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_widening_16_bits(kind: str) -> None:
     x = torch.arange(-(2**15), 2**15, dtype=torch.int16)
@@ -217,6 +280,69 @@ def test_pairs_of_floats() -> None:
         expected = exact(operation, torch.float32, a, b)
         assert_floats(low.contiguous(), expected)
         assert_floats(high.contiguous(), expected[::-1])
+
+
+def pairs_of_16_bits(t: Tensor) -> tuple[str, Tensor]:
+    """Each number in the low half, and beside it what stands as far from the end."""
+    return "b32", torch.stack([t, t.flip(0)], 1).contiguous().view(torch.int32).flatten()
+
+
+def assert_pairs(found: Tensor, dtype: torch.dtype, expected: Sequence[float]) -> None:
+    low, high = found.view(dtype).view(-1, 2).unbind(1)
+    assert_floats(low.contiguous(), expected)
+    assert_floats(high.contiguous(), expected[::-1])
+
+
+def test_arithmetic_of_pairs_of_bfloat_rounds_once() -> None:
+    dtype = torch.bfloat16
+    a, b, c = (t[::7] for t in floats(dtype, 3))
+    # 3 * 131 is between two of these numbers, and what is added says to which it goes.
+    between = [[x, 131.0, y] for x in (3.0, -3.0) for y in (2.0**-133, -(2.0**-60), 0.0, 1.0)]
+    a, b, c = (
+        torch.cat([t, torch.tensor(column).to(dtype)])
+        for t, column in zip((a, b, c), zip(*between, strict=True), strict=True)
+    )
+    operands = [pairs_of_16_bits(t) for t in (a, b, c)]
+    found = evaluate("fma.rn.bf16x2 d, a, b, c;", "b32", *operands)
+    assert_pairs(found, dtype, exact(lambda x, y, z: x * y + z, dtype, a, b, c))
+    expected = exact(lambda x, y: x * y, dtype, a, b)
+    for opcode in ("mul.bf16x2", "mul.rn.bf16x2"):
+        assert_pairs(evaluate(f"{opcode} d, a, b;", "b32", *operands[:2]), dtype, expected)
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_pairs_of_16_bits(kind: str) -> None:
+    a, b = floats(DTYPES[kind])
+    x, y = pairs_of_16_bits(a), pairs_of_16_bits(b)
+    for name, choose in EXTREMES.items():
+        found = evaluate(f"{name}.{kind}x2 d, a, b;", "b32", x, y)
+        assert_pairs(found, DTYPES[kind], list(map(choose, a.tolist(), b.tolist())))
+    found = evaluate(f"max.NaN.xorsign.abs.{kind}x2 d, a, b;", "b32", x, y)
+    signs = [math.copysign(1, p) * math.copysign(1, q) for p, q in zip(a, b, strict=True)]
+    chosen = map(EXTREMES["max.NaN"], a.abs().tolist(), b.abs().tolist())
+    assert_pairs(found, DTYPES[kind], [p * sign for p, sign in zip(chosen, signs, strict=True)])
+    found = evaluate(f"abs.{kind}x2 d, a;", "b32", x)
+    assert torch.equal(found, x[1] & 0x7FFF7FFF)
+    found = evaluate(f"neg.{kind}x2 d, a;", "b32", x)
+    assert torch.equal(found, x[1] ^ torch.tensor(0x80008000).int())
+    if kind == "f16":
+        found = evaluate("set.nan.f16x2.f16x2 d, a, b;", "b32", x, y)
+        assert_pairs(found, torch.float16, (a.isnan() | b.isnan()).double().tolist())
+
+
+@pytest.mark.parametrize("name", ["min", "max", "min.NaN", "max.NaN"])
+def test_extremes_of_absolute_values_and_of_three(name: str) -> None:
+    choose = EXTREMES[name]
+    a, b = floats(torch.float32)
+    found = evaluate(f"{name}.xorsign.abs.f32 d, a, b;", "f32", ("f32", a), ("f32", b))
+    signs = [math.copysign(1, x) * math.copysign(1, y) for x, y in zip(a, b, strict=True)]
+    chosen = map(choose, a.abs().tolist(), b.abs().tolist())
+    assert_floats(found, [x * sign for x, sign in zip(chosen, signs, strict=True)])
+    three = [t[::7].contiguous() for t in floats(torch.float32, 3)]
+    operands = [("f32", t) for t in three]
+    for opcode, numbers in {name: three, name + ".abs": [t.abs() for t in three]}.items():
+        found = evaluate(f"{opcode}.f32 d, a, b, c;", "f32", *operands)
+        assert_floats(found, list(map(choose, *[t.tolist() for t in numbers])))
 
 
 def test_the_special_function_unit_errs_within_its_bound() -> None:

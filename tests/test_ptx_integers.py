@@ -80,6 +80,20 @@ def test_order(kind: str, bits: int) -> None:
         assert signed(found) == [wrapped(function(x, y), bits) for x, y in pairs], name
 
 
+@pytest.mark.parametrize("kind", ["s", "u"])
+def test_pairs(kind: str) -> None:
+    """The first is the low half."""
+    a, b = integers(torch.int16)
+    numbers = signed if kind == "s" else unsigned
+    operands = [("b32", torch.stack([t, t.flip(0)], 1).view(torch.int32).flatten()) for t in (a, b)]
+    for name, function in {"add": lambda x, y: x + y, "min": min, "max": max}.items():
+        found = evaluate(f"{name}.{kind}16x2 d, a, b;", "b32", *operands)
+        low, high = found.view(torch.int16).view(-1, 2).unbind(1)
+        results = [function(x, y) for x, y in zip(numbers(a), numbers(b), strict=True)]
+        assert signed(low) == [wrapped(x, 16) for x in results], name
+        assert signed(high) == [wrapped(x, 16) for x in results[::-1]], name
+
+
 @pytest.mark.parametrize("bits", [16, 32, 64])
 @pytest.mark.parametrize("opcode", ["shl.b", "shr.u", "shr.s"])
 def test_shifts_clamp(opcode: str, bits: int) -> None:
@@ -127,40 +141,59 @@ def test_products() -> None:
     assert signed(evaluate("mul.hi.u64 d, a, b;", "b64", *wide)) == [
         wrapped(x * y >> 64, 64) for x, y in zip(unsigned(c), unsigned(d), strict=True)
     ]
+    for kind, numbers in {"s": signed_pairs, "u": pairs}.items():
+        sums = evaluate(f"mad.wide.{kind}32 d, a, b, c;", "b64", *narrow, ("b64", d[: len(a)]))
+        assert signed(sums) == [
+            wrapped(x * y + z, 64) for (x, y), z in zip(numbers, signed(d[: len(a)]), strict=True)
+        ]
     assert signed(evaluate("mad.lo.s32 d, a, b, a;", "b32", *narrow)) == [
         wrapped(x * y + x, 32) for x, y in signed_pairs
     ]
 
 
+def permuted(x: int, y: int, selector: int) -> int:
+    bytes_ = [(x | y << 32) >> 8 * k & 0xFF for k in range(8)]
+    chosen = [(selector >> 4 * k & 7, selector >> 4 * k & 8) for k in range(4)]
+    picked = [(0xFF if bytes_[k] & 0x80 else 0) if sign else bytes_[k] for k, sign in chosen]
+    return sum(byte << 8 * k for k, byte in enumerate(picked))
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_extracted_fields(bits: int) -> None:
+    (a,) = integers({32: torch.int32, 64: torch.int64}[bits], count=1)
+    for position, length in product((0, 1, 5, 31, 32, 40, 63, 64), (0, 1, 5, 27, 32, 40, 63, 64)):
+        found = [
+            evaluate(f"bfe.{kind}{bits} d, a, {position}, {length};", f"b{bits}", (f"b{bits}", a))
+            for kind in "us"
+        ]
+        field = range(position, min(position + length, bits))
+        for x, e, s in zip(*map(unsigned, (a, *found)), strict=True):
+            unsigned_field = sum((x >> k & 1) << k - position for k in field)
+            assert e == unsigned_field
+            sign = x >> min(position + length - 1, bits - 1) & 1 if length else 0
+            above = sum(1 << k for k in range(len(field), bits)) if sign else 0
+            assert s == unsigned_field + above
+
+
 def test_fields() -> None:
-    """bfi, bfe, prmt and lop3, bit by bit."""
+    """bfi, prmt and lop3, bit by bit."""
     torch.manual_seed(1)
     a, b = (torch.randint(-(2**31), 2**31, (4096,)).int() for _ in range(2))
     for position, length in product((0, 1, 5, 31, 32, 40), (0, 1, 5, 27, 31, 32, 40)):
         operands = ("b32", a[:64]), ("b32", b[:64])
         inserted = evaluate(f"bfi.b32 d, a, b, {position}, {length};", "b32", *operands)
-        extracted = evaluate(f"bfe.u32 d, a, {position}, {length};", "b32", operands[0])
-        signs = evaluate(f"bfe.s32 d, a, {position}, {length};", "b32", operands[0])
         field = range(position, min(position + length, 32))
-        for x, y, i, e, s in zip(
-            *map(unsigned, (a[:64], b[:64], inserted, extracted, signs)), strict=True
-        ):
+        for x, y, i in zip(*map(unsigned, (a[:64], b[:64], inserted)), strict=True):
             kept = sum(y & 1 << k for k in range(32) if k not in field)
             assert i == kept + sum((x >> k - position & 1) << k for k in field)
-            unsigned_field = sum((x >> k & 1) << k - position for k in field)
-            assert e == unsigned_field
-            sign = x >> min(position + length - 1, 31) & 1 if length else 0
-            above = sum(1 << k for k in range(len(field), 32)) if sign else 0
-            assert s == unsigned_field + above
     for selector in (0x3340, 0x5410, 0x7632, 0x0123, 0x8888, 0xFA50):
         found = evaluate(f"prmt.b32 d, a, b, {selector:#x}U;", "b32", ("b32", a), ("b32", b))
         for x, y, d in zip(*map(unsigned, (a[:64], b[:64], found[:64])), strict=True):
-            bytes_ = [(x | y << 32) >> 8 * k & 0xFF for k in range(8)]
-            chosen = [(selector >> 4 * k & 7, selector >> 4 * k & 8) for k in range(4)]
-            picked = [
-                (0xFF if bytes_[k] & 0x80 else 0) if sign else bytes_[k] for k, sign in chosen
-            ]
-            assert d == sum(byte << 8 * k for k, byte in enumerate(picked))
+            assert d == permuted(x, y, selector)
+    selectors = a.flip(0)
+    found = evaluate("prmt.b32 d, a, b, c;", "b32", *[("b32", t) for t in (a, b, selectors)])
+    for x, y, selector, d in zip(*map(unsigned, (a, b, selectors, found)), strict=True):
+        assert d == permuted(x, y, selector)
     for table in (0xE4, 0x80, 0xFE, 0x96, 0x01, 0xCA):
         found = evaluate(
             f"lop3.b32 d, a, b, 0x80008000, {table:#x};", "b32", ("b32", a), ("b32", b)
@@ -169,6 +202,14 @@ def test_fields() -> None:
             z = 0x80008000
             index = [(x >> k & 1) << 2 | (y >> k & 1) << 1 | z >> k & 1 for k in range(32)]
             assert d == sum((table >> i & 1) << k for k, i in enumerate(index))
+
+
+def test_predicates() -> None:
+    p, q = (torch.tensor(t, dtype=torch.uint8) for t in ([0, 0, 1, 1], [0, 1, 0, 1]))
+    operands = ("pred", p), ("pred", q)
+    for name, expected in {"and": p & q, "or": p | q, "xor": p ^ q}.items():
+        assert torch.equal(evaluate(f"{name}.pred d, a, b;", "pred", *operands), expected)
+    assert torch.equal(evaluate("not.pred d, a;", "pred", operands[0]), 1 - p)
 
 
 def test_integer_conversions() -> None:
@@ -182,3 +223,9 @@ def test_integer_conversions() -> None:
         assert signed(found) == [wrapped(v, to_bits) for v in numbers]
     low = evaluate("cvt.s16.s8 d, a;", "b16", ("b16", torch.tensor([0x180, 0x7F, -1]).short()))
     assert signed(low) == [-128, 127, -1]
+
+
+def test_a_true_predicate_may_be_minus_one() -> None:
+    for true in (-1, 1):
+        body = f"{{ .reg .pred p; mov.pred p, {true}; not.pred p, p; selp.b32 d, 5, a, p; }}"
+        assert evaluate(body, "b32", ("b32", torch.tensor([7]).int())).tolist() == [7]

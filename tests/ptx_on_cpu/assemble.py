@@ -26,8 +26,8 @@ class Kind(IntEnum):
 
 MAX_OPERANDS = 10  # likewise
 
-# With their operands, where only these are known: a barrier is for the whole block.
-CONTROL = {"bra": Kind.BRANCH, "ret": Kind.EXIT, "exit": Kind.EXIT, "bar.sync 0": Kind.BARRIER}
+CONTROL = {"bra": Kind.BRANCH, "ret": Kind.EXIT, "exit": Kind.EXIT}
+CONTROL |= {"bar.sync": Kind.BARRIER, "barrier.sync": Kind.BARRIER}
 
 _ADDRESS = re.compile(r"\[\s*([\w$%@]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 
@@ -59,9 +59,12 @@ class _Assembler:
         for at, s in enumerate(self.kernel.statements):
             firsts.append(len(self.instructions))
             opcode = s.opcode.removesuffix(".uni")
-            kind = CONTROL.get(opcode) or CONTROL.get(f"{opcode} {' '.join(s.operands)}")
+            kind = CONTROL.get(opcode)
             if kind is None:
                 self._plain(at, s)
+            elif kind is Kind.BARRIER:
+                barrier, *count = (self.columns.of(operand, 4) for operand in s.operands)
+                self._emit(at, opcode, (barrier, *(count or [-1])), kind=kind)
             else:
                 self._emit(at, s.opcode, kind=kind)
         firsts.append(len(self.instructions))
@@ -154,6 +157,8 @@ class _Assembler:
                 operands.append(operand)
                 if k == 0 and opcode.startswith("shfl"):
                     operands.append("_")
+        if opcode[:4] in ("min.", "max.") and len(operands) == 4:
+            opcode += ".of_three"
         return opcode, operands, offset
 
 

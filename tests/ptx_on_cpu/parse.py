@@ -40,7 +40,11 @@ class Shared(NamedTuple):
     alignment: int
 
 
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\((.*?)\)([^{]*)\{(.*?)\n\}", re.DOTALL)
+# A body has scopes of inline assembly, and in these are vectors.
+_BODY = r"[^{}]*+"
+for _ in range(3):
+    _BODY = rf"(?:[^{{}}]++|\{{{_BODY}\}})*+"
+_ENTRY = re.compile(rf"\.entry\s+([\w$]+)\s*\((.*?)\)([^{{]*)\{{({_BODY})\}}", re.DOTALL)
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[bsuf](\d+)\s+"
     r"(?:\.ptr\s+(?:\.global\s+)?(?:\.align\s+\d+\s+)?)?([\w$]+)(?:\[(\d+)\])?"
@@ -91,10 +95,10 @@ def _body(text: str) -> tuple[dict[str, int], list[Statement], dict[str, int]]:
         elif type := token["type"]:
             for name in map(str.strip, token["names"].split(",")):
                 stem, _, count = name.rstrip(">").partition("<")
-                if scopes:
-                    scopes[-1][stem] = f"{stem}@{opened}"
-                    stem = scopes[-1][stem]
                 names = [f"{stem}{i}" for i in range(int(count))] if count else [stem]
+                if scopes:
+                    scopes[-1].update({name: f"{name}@{opened}" for name in names})
+                    names = [scopes[-1][name] for name in names]
                 registers.update(dict.fromkeys(names, _width(type)))
         elif label := token["label"]:
             labels[label] = len(statements)

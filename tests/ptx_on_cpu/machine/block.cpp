@@ -41,8 +41,9 @@ Block::Block(Program& program, const Grid& grid, const std::vector<char>& parame
       grid(grid),
       parameters(parameters),
       regions(regions),
-      shared(program.shared_bytes + shared_bytes) {
-  const int threads = static_cast<int>(grid.threads[0] * grid.threads[1] * grid.threads[2]);
+      shared(program.shared_bytes + shared_bytes),
+      barriers_(static_cast<int>(grid.threads[0] * grid.threads[1] * grid.threads[2])) {
+  const int threads = barriers_.threads();
   for (int first = 0; first < threads; first += kLanes) {
     auto s = std::make_unique<Schedule>();
     s->team.block = this;
@@ -97,35 +98,18 @@ void Block::start(Schedule& s, const uint32_t (&index)[3]) {
 void Block::run(const uint32_t (&index)[3]) {
   if (shared.size()) shared.reset();
   for (auto& s : schedules_) start(*s, index);
-  for (bool waits = true; waits;) {
-    waits = false;
+  barriers_.reset();
+  for (;;) {
+    bool waits = false;
     for (auto& s : schedules_) {
       advance(*s);
-      for (int lane = 0; lane < kLanes; ++lane) waits |= s->state[lane] == Schedule::at_barrier;
+      for (const auto state : s->state) waits |= state == Schedule::at_barrier;
     }
     if (!waits) return;
-    check_barrier();
-    shared.pass_barrier();
+    const Barriers::Threads passed = barriers_.pass(shared);
     for (auto& s : schedules_) {
-      for (auto& state : s->state) {
-        if (state == Schedule::at_barrier) state = Schedule::running;
-      }
-    }
-  }
-}
-
-// Every thread of the block must be at the same one.
-void Block::check_barrier() const {
-  const int64_t barrier = schedules_[0]->next[0];
-  for (const auto& s : schedules_) {
-    for (int lane = 0; lane < s->team.threads; ++lane) {
-      if (s->state[lane] != Schedule::at_barrier) {
-        throw Fault("synccheck: thread " + std::to_string(s->team.first_thread + lane) +
-                    " has ended, others wait at a barrier");
-      }
-      if (s->next[lane] != barrier) {
-        throw Fault("synccheck: thread " + std::to_string(s->team.first_thread + lane) +
-                    " waits at another barrier than thread 0");
+      for (int lane = 0; lane < s->team.threads; ++lane) {
+        if (passed[s->team.first_thread + lane]) s->state[lane] = Schedule::running;
       }
     }
   }
@@ -176,9 +160,17 @@ void Block::advance(Schedule& s) {
         s.next[lane] = s.here + 1;
         if (!is_for(lane)) return;
         s.state[lane] = i.kind == Kind::exit ? Schedule::exited : Schedule::at_barrier;
+        if (i.kind == Kind::barrier) wait(s, i, lane);
       });
     }
   }
+}
+
+// The operands are the barrier's number and how many threads meet there, if that is said.
+void Block::wait(Schedule& s, const Instruction& i, int lane) {
+  const uint32_t barrier = s.team.column<uint32_t>(i.operands[0])[lane];
+  const uint32_t expected = i.operands[1] < 0 ? 0 : s.team.column<uint32_t>(i.operands[1])[lane];
+  barriers_.wait(s.team.first_thread + lane, barrier, expected, s.next[lane]);
 }
 
 void Block::execute(Schedule& s, const Instruction& i) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allocations.h"
+#include "barriers.h"
 #include "program.h"
 #include "shared_memory.h"
 #include "team.h"
@@ -38,8 +39,9 @@ struct Block {
   bool select(Schedule& s);
   void execute(Schedule& s, const Instruction& i);
   void branch(Schedule& s, const Instruction& i);
-  void check_barrier() const;
+  void wait(Schedule& s, const Instruction& i, int lane);
 
+  Barriers barriers_;
   std::vector<std::unique_ptr<Schedule>> schedules_;
 
  public:

@@ -42,6 +42,23 @@ uint32_t round_pair(float high, float low) {
   return std::bit_cast<uint32_t>(Pair<T>{f(low), f(high)});
 }
 
+template <uint8_t (*f)(float)>
+uint16_t round_to_bytes(float high, float low) {
+  return static_cast<uint16_t>(f(low) | f(high) << 8);
+}
+template <class T, uint8_t (*f)(float)>
+uint16_t round_halves_to_bytes(uint32_t pair) {
+  const auto [low, high] = std::bit_cast<Pair<T>>(pair);
+  return round_to_bytes<f>(high, low);
+}
+template <uint8_t (*f)(float)>
+void add_to_bytes(Table& table, const std::string& to) {
+  table["cvt.rn.satfinite." + to + ".f32"] = Lanes<round_to_bytes<f>>::operation();
+  table["cvt.rn.satfinite." + to + ".f16x2"] = Lanes<round_halves_to_bytes<half, f>>::operation();
+  table["cvt.rn.satfinite." + to + ".bf16x2"] =
+      Lanes<round_halves_to_bytes<bfloat, f>>::operation();
+}
+
 }  // namespace
 
 void add_conversions(Table& table) {
@@ -61,6 +78,9 @@ void add_conversions(Table& table) {
   table["cvt.rn.bf16.f32"] = Lanes<to_bfloat>::operation();
   table["cvt.rn.f16x2.f32"] = Lanes<round_pair<half, to_half>>::operation();
   table["cvt.rn.bf16x2.f32"] = Lanes<round_pair<bfloat, to_bfloat>>::operation();
+  table["cvt.rz.f16x2.f32"] = Lanes<round_pair<half, to_half_towards_zero>>::operation();
+  add_to_bytes<to_e4m3>(table, "e4m3x2");
+  add_to_bytes<to_e5m2>(table, "e5m2x2");
 }
 
 }  // namespace ptx

@@ -1,6 +1,7 @@
 // Bits and bytes within a register, and registers as parts of others. PTX ISA 9.0, sections 9.7.1
 // and 9.7.8.
 #include <algorithm>
+#include <type_traits>
 
 #include "tables.h"
 #include "team.h"
@@ -26,18 +27,25 @@ uint32_t insert_field(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t mask = field_mask(position, length);
   return (b & ~mask) | (position >= 32 ? 0 : (a << position) & mask);
 }
-uint32_t extract_field(uint32_t a, uint32_t b, uint32_t c) {
+template <class Unsigned>
+Unsigned extract_field(Unsigned a, uint32_t b, uint32_t c) {
+  constexpr uint32_t bits = 8 * sizeof a;
   const uint32_t position = b & 0xff, length = c & 0xff;
-  return position >= 32 ? 0 : (a >> position) & field_mask(0, length);
+  const Unsigned field = position >= bits ? 0 : a >> position;
+  return length >= bits ? field : field & ((Unsigned{1} << length) - 1);
 }
-int32_t extract_signed_field(int32_t a, uint32_t b, uint32_t c) {
+template <class Signed>
+Signed extract_signed_field(Signed a, uint32_t b, uint32_t c) {
+  using Unsigned = std::make_unsigned_t<Signed>;
+  constexpr uint32_t bits = 8 * sizeof a;
   const uint32_t position = b & 0xff, length = c & 0xff;
   if (length == 0) return 0;
-  const uint32_t last = std::min<uint32_t>(position + length - 1, 31);
-  const bool sign = static_cast<uint32_t>(a) >> last & 1;
-  const uint32_t kept = position >= 32 ? 0 : field_mask(0, last + 1 - position);
-  const uint32_t field = position >= 32 ? 0 : static_cast<uint32_t>(a) >> position & kept;
-  return static_cast<int32_t>(sign ? field | ~kept : field);
+  const uint32_t last = std::min(position + length - 1, bits - 1);
+  const bool sign = static_cast<Unsigned>(a) >> last & 1;
+  const uint32_t kept = position >= bits ? 0 : last + 1 - position;
+  const Unsigned above = kept >= bits ? 0 : ~Unsigned{0} << kept;
+  const Unsigned field = extract_field(static_cast<Unsigned>(a), b, c);
+  return static_cast<Signed>(sign ? field | above : field);
 }
 uint32_t permute(uint32_t a, uint32_t b, uint32_t selectors) {
   const uint64_t bytes = a | uint64_t{b} << 32;
@@ -62,8 +70,10 @@ uint32_t high_32(uint64_t a) { return static_cast<uint32_t>(a >> 32); }
 void add_field_operations(Table& table) {
   table["lop3.b32"] = Lanes<look_up>::operation();
   table["bfi.b32"] = Lanes<insert_field>::operation();
-  table["bfe.u32"] = Lanes<extract_field>::operation();
-  table["bfe.s32"] = Lanes<extract_signed_field>::operation();
+  table["bfe.u32"] = Lanes<extract_field<uint32_t>>::operation();
+  table["bfe.u64"] = Lanes<extract_field<uint64_t>>::operation();
+  table["bfe.s32"] = Lanes<extract_signed_field<int32_t>>::operation();
+  table["bfe.s64"] = Lanes<extract_signed_field<int64_t>>::operation();
   table["prmt.b32"] = Lanes<permute>::operation();
 
   // mov between a register and its parts, which the assembler names so.

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <string>
 
+#include "bfloat_arithmetic.h"
 #include "comparisons.h"
+#include "extremes.h"
 #include "numbers.h"
 #include "special_function_unit.h"
 #include "tables.h"
@@ -48,24 +50,21 @@ T absolute(T a) {
   return std::bit_cast<T>(static_cast<Bits<T>>(bits(a) & ~kSign<T>));
 }
 
-// -0 is less than +0.
-template <class T>
-T minimum(T a, T b) {
-  const T least = a < b ? a : a > b ? b : std::bit_cast<T>(static_cast<Bits<T>>(bits(a) | bits(b)));
-  return is_nan(a) ? canonical(b) : is_nan(b) ? a : least;
+// The sign of a product.
+template <class T, T (*f)(T, T)>
+T with_sign_of_both(T a, T b) {
+  const T d = f(absolute(a), absolute(b));
+  const auto sign = static_cast<Bits<T>>((bits(a) ^ bits(b)) & kSign<T>);
+  return is_nan(d) ? d : std::bit_cast<T>(static_cast<Bits<T>>(bits(d) | sign));
 }
-template <class T>
-T maximum(T a, T b) {
-  const T most = a > b ? a : a < b ? b : std::bit_cast<T>(static_cast<Bits<T>>(bits(a) & bits(b)));
-  return is_nan(a) ? canonical(b) : is_nan(b) ? a : most;
+// Of three operands (sm_100).
+template <class T, T (*f)(T, T)>
+T of_three(T a, T b, T c) {
+  return f(f(a, b), c);
 }
-template <class T>
-T minimum_or_nan(T a, T b) {
-  return is_nan(a) || is_nan(b) ? kNaN<T> : minimum(a, b);
-}
-template <class T>
-T maximum_or_nan(T a, T b) {
-  return is_nan(a) || is_nan(b) ? kNaN<T> : maximum(a, b);
+template <class T, T (*f)(T, T)>
+T of_three_absolute(T a, T b, T c) {
+  return f(f(absolute(a), absolute(b)), absolute(c));
 }
 
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
@@ -108,6 +107,19 @@ void add_signs_and_extremes(Table& table, const std::string& type) {
   add_comparisons<T>(table, type);
 }
 
+template <class T, T (*f)(T, T)>
+void add_more_extremes(Table& table, const std::string& name, const std::string& type) {
+  table[name + ".xorsign.abs." + type] = Lanes<with_sign_of_both<T, f>>::operation();
+  table[name + "." + type + ".of_three"] = Lanes<of_three<T, f>>::operation();
+  table[name + ".abs." + type + ".of_three"] = Lanes<of_three_absolute<T, f>>::operation();
+}
+
+// 1 or 0.
+template <bool (*f)(half, half)>
+half truth(half a, half b) {
+  return half{static_cast<uint16_t>(f(a, b) ? 0x3c00 : 0)};
+}
+
 // A pair of 16-bit floats in a register.
 template <class T>
 void add_pairs(Table& table, const std::string& type) {
@@ -117,6 +129,8 @@ void add_pairs(Table& table, const std::string& type) {
   table["max." + type] = Lanes<Halves<maximum<T>>::apply>::operation();
   table["min.NaN." + type] = Lanes<Halves<minimum_or_nan<T>>::apply>::operation();
   table["max.NaN." + type] = Lanes<Halves<maximum_or_nan<T>>::apply>::operation();
+  table["max.NaN.xorsign.abs." + type] =
+      Lanes<Halves<with_sign_of_both<T, maximum_or_nan<T>>>::apply>::operation();
   const auto compare = [&]<bool (*f)(T, T)>(const char* name) {
     table[std::string("setp.") + name + "." + type] =
         Both<compare_low<T, f>, compare_high<T, f>>::operation();
@@ -175,6 +189,14 @@ void add_float_operations(Table& table) {
   add_signs_and_extremes<bfloat>(table, "bf16");
   add_pairs<half>(table, "f16x2");
   add_pairs<bfloat>(table, "bf16x2");
+  add_more_extremes<float, minimum<float>>(table, "min", "f32");
+  add_more_extremes<float, maximum<float>>(table, "max", "f32");
+  add_more_extremes<float, minimum_or_nan<float>>(table, "min.NaN", "f32");
+  add_more_extremes<float, maximum_or_nan<float>>(table, "max.NaN", "f32");
+  table["set.nan.f16x2.f16x2"] =
+      Lanes<Halves<truth<inverse<half, ordered<half>>>>::apply>::operation();
+  table["mul.bf16x2"] = table["mul.rn.bf16x2"] = Lanes<Halves<multiply_bfloat>::apply>::operation();
+  table["fma.rn.bf16x2"] = Lanes<Halves<fused_bfloat>::apply>::operation();
   table["add.rn.ftz.f32"] = table["add.ftz.f32"] = Lanes<add_flushed>::operation();
   table["mul.rn.ftz.f32"] = table["mul.ftz.f32"] = Lanes<multiply_flushed>::operation();
   table["fma.rn.ftz.f32"] = Lanes<fused_flushed>::operation();

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "comparisons.h"
+#include "extremes.h"
+#include "numbers.h"
 #include "tables.h"
 #include "team.h"
 
@@ -43,14 +45,6 @@ Wide multiply_add_wide(T a, T b, Wide c) {
   using U = std::make_unsigned_t<Wide>;
   return static_cast<Wide>(static_cast<U>(static_cast<Wide>(a) * static_cast<Wide>(b)) +
                            static_cast<U>(c));
-}
-template <class T>
-T minimum(T a, T b) {
-  return std::min(a, b);
-}
-template <class T>
-T maximum(T a, T b) {
-  return std::max(a, b);
 }
 template <class T>
 T divide(T a, T b) {
@@ -131,6 +125,16 @@ void add_ordered(Table& table, const std::string& type) {
   add_ordered_comparisons<T>(table, type);
 }
 
+template <class T>
+void add_pairs(Table& table, const std::string& type) {
+  table["add." + type] = Lanes<Halves<add<T>>::apply>::operation();
+  table["min." + type] = Lanes<Halves<minimum<T>>::apply>::operation();
+  table["max." + type] = Lanes<Halves<maximum<T>>::apply>::operation();
+}
+
+bool inverse(bool p) { return !p; }
+bool truth(uint8_t p) { return p != 0; }  // nvcc writes -1 as well
+
 }  // namespace
 
 void add_integer_operations(Table& table) {
@@ -143,6 +147,8 @@ void add_integer_operations(Table& table) {
   add_ordered<uint16_t>(table, "u16");
   add_ordered<uint32_t>(table, "u32");
   add_ordered<uint64_t>(table, "u64");
+  add_pairs<int16_t>(table, "s16x2");
+  add_pairs<uint16_t>(table, "u16x2");
   table["shr.b16"] = Lanes<shift_right<uint16_t>>::operation();
   table["shr.b32"] = Lanes<shift_right<uint32_t>>::operation();
   table["shr.b64"] = Lanes<shift_right<uint64_t>>::operation();
@@ -150,12 +156,14 @@ void add_integer_operations(Table& table) {
   table["mul.hi.u64"] = Lanes<multiply_high<uint64_t, unsigned __int128>>::operation();
   table["mul.wide.u32"] = Lanes<multiply_wide<uint32_t, uint64_t>>::operation();
   table["mul.wide.s32"] = Lanes<multiply_wide<int32_t, int64_t>>::operation();
+  table["mad.wide.s32"] = Lanes<multiply_add_wide<int32_t, int64_t>>::operation();
   table["mad.wide.u32"] = Lanes<multiply_add_wide<uint32_t, uint64_t>>::operation();
 
-  table["mov.pred"] = Lanes<move<bool>>::operation();
+  table["mov.pred"] = Lanes<truth>::operation();
   table["and.pred"] = Lanes<both<bool>>::operation();
   table["or.pred"] = Lanes<either<bool>>::operation();
   table["xor.pred"] = Lanes<exclusive<bool>>::operation();
+  table["not.pred"] = Lanes<inverse>::operation();
   table["cvta.to.global.u64"] = Lanes<move<uint64_t>>::operation();
 }
 

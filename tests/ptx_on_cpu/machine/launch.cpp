@@ -20,6 +20,7 @@ const Table& table() {
     add_float_operations(t);
     add_conversions(t);
     add_memory_operations(t);
+    add_matrix_operations(t);
     add_warp_operations(t);
     return t;
   }();

@@ -1,5 +1,7 @@
-// Loads and stores. Every access must lie in what the launch was given, and at a multiple of its
-// size. PTX ISA 9.0, sections 9.7.9.8 and 9.7.9.12.
+// Loads, stores and atomic updates. Every access must lie in what the launch was given, and at a
+// multiple of its size. PTX ISA 9.0, sections 9.7.9.8, 9.7.9.12 and 9.7.13.5.
+#include "memory.h"
+
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -7,6 +9,7 @@
 #include <string>
 
 #include "block.h"
+#include "extremes.h"
 #include "tables.h"
 #include "team.h"
 
@@ -28,12 +31,15 @@ void check_alignment(uint64_t address, size_t size, int lane) {
   if (address % size) fail("are misaligned", address, size, lane);
 }
 
-// In a memory whose addresses begin at 0.
+}  // namespace
+
 void check_bounds(const char* memory, size_t bytes, uint64_t at, size_t size, int lane) {
   check_alignment(at, size, lane);
   if (at <= bytes && size <= bytes - at) return;
   fail(std::string("are not among the ") + std::to_string(bytes) + " of " + memory, at, size, lane);
 }
+
+namespace {
 
 bool holds(const Region& region, uint64_t address, size_t size) {
   return address >= region.begin && address <= region.end && size <= region.end - address;
@@ -55,6 +61,7 @@ const Region& region_of(const Block& block, uint64_t address, size_t size, int l
 }
 
 struct Global {
+  static constexpr bool kIsWritten = true;
   using Address = uint64_t;
   // Calls f(lane, data) for each lane that executes.
   template <size_t size, class F>
@@ -70,7 +77,13 @@ struct Global {
   }
 };
 
+// What no thread writes while the kernel runs.
+struct ReadOnly : Global {
+  static constexpr bool kIsWritten = false;
+};
+
 struct Shared {
+  static constexpr bool kIsWritten = true;
   using Address = uint32_t;
   template <size_t size, class F>
   static void access(Team& t, const Instruction& i, const Address* addresses, bool writes, F f) {
@@ -95,6 +108,7 @@ struct Shared {
 };
 
 struct Parameters {
+  static constexpr bool kIsWritten = false;
   using Address = uint64_t;
   template <size_t size, class F>
   static void access(Team& t, const Instruction& i, const Address* addresses, bool, F f) {
@@ -139,7 +153,7 @@ void add_count(Table& table, const std::string& space, const std::string& type) 
   Operation in = {load<Space, T, count>, std::vector<uint8_t>(count, sizeof(T))};
   in.widths.push_back(sizeof(A));
   table["ld" + space + vector + type + key] = in;
-  if constexpr (!std::is_same_v<Space, Parameters>) {
+  if constexpr (Space::kIsWritten) {
     Operation out = {store<Space, T, count>, {sizeof(A)}};
     out.widths.insert(out.widths.end(), count, sizeof(T));
     table["st" + space + vector + type + key] = out;
@@ -163,52 +177,44 @@ void add_space(Table& table, const std::string& space) {
   add_type<Space, uint64_t>(table, space, {"b64", "u64", "s64", "f64"});
 }
 
-// Eight rows of 16 bytes, whose addresses eight lanes give, are a matrix; each lane has four bytes
-// of it. PTX ISA 9.0, sections 9.7.14.5.15 and 9.7.14.5.16.
-template <int count, bool writes>
-void access_matrices(Team& t, const Instruction& i) {
-  constexpr int kRows = 8, kRowBytes = 16;
-  const auto* addresses = t.column<const uint32_t>(i.operands[writes ? 0 : count]);
-  for (int lane = 0; lane < t.threads; ++lane) {
-    if (!t.active[lane]) throw Fault("synccheck: not all lanes of a warp move its matrices", lane);
-  }
-  for (int warp = 0; warp < t.threads; warp += kWarp) {
-    for (int row = 0; row < count * kRows; ++row) {
-      const int giver = warp + row;
-      const uint64_t at = static_cast<uint64_t>(addresses[giver]) + i.offset;
-      check_bounds("shared memory", t.block->shared.size(), at, kRowBytes, giver);
-      for (int k = 0; k < kRowBytes / 4; ++k) {
-        const int lane = warp + row % kRows * 4 + k;
-        auto* word = t.column<uint32_t>(i.operands[row / kRows + writes]) + lane;
-        SharedMemory& shared = t.block->shared;
-        if constexpr (writes) {
-          shared.write(at + 4 * k, 4, t.first_thread + lane, reinterpret_cast<const char*>(word));
-        } else {
-          std::memcpy(word, shared.read(at + 4 * k, 4, t.first_thread + lane), 4);
-        }
-      }
-    }
-  }
+// The number that was there is the result, if one is wanted. No two threads run at a time.
+template <class T, T (*f)(T, T), bool has_result>
+void update(Team& t, const Instruction& i) {
+  T* const d = has_result ? t.column<T>(i.operands[0]) : nullptr;
+  const auto* addresses = t.column<const uint64_t>(i.operands[has_result]);
+  const T* const b = t.column<const T>(i.operands[has_result + 1]);
+  Global::access<sizeof(T)>(t, i, addresses, true, [&](int lane, char* data) {
+    T before;
+    std::memcpy(&before, data, sizeof before);
+    const T after = f(before, b[lane]);
+    std::memcpy(data, &after, sizeof after);
+    if constexpr (has_result) d[lane] = before;
+  });
 }
 
-template <int count>
-void add_matrices(Table& table) {
-  const std::string suffix = ".sync.aligned.m8n8.x" + std::to_string(count) + ".shared.b16.a32";
-  std::vector<uint8_t> widths(count + 1, 4);
-  table["ldmatrix" + suffix] = {access_matrices<count, false>, widths};
-  table["stmatrix" + suffix] = {access_matrices<count, true>, widths};
+uint32_t add(uint32_t a, uint32_t b) { return a + b; }
+
+template <class T, T (*f)(T, T)>
+void add_update(Table& table, const std::string& operation) {
+  for (const std::string order : {".", ".gpu.relaxed.", ".gpu.acq_rel."}) {
+    table["atom.global" + order + operation] = {update<T, f, true>, {sizeof(T), 8, sizeof(T)}};
+    table["red.global" + order + operation] = {update<T, f, false>, {8, sizeof(T)}};
+  }
 }
 
 }  // namespace
 
 void add_memory_operations(Table& table) {
   add_space<Global>(table, ".global");
+  add_space<ReadOnly>(table, ".global.nc");
   add_space<Global>(table, "");  // a generic address is one of global memory
   add_space<Parameters>(table, ".param");
   add_space<Shared>(table, ".shared");
-  add_matrices<1>(table);
-  add_matrices<2>(table);
-  add_matrices<4>(table);
+  add_update<uint32_t, add>(table, "add.u32");
+  add_update<uint32_t, minimum>(table, "min.u32");
+  add_update<int32_t, minimum>(table, "min.s32");
+  add_update<uint32_t, maximum>(table, "max.u32");
+  add_update<int32_t, maximum>(table, "max.s32");
 }
 
 }  // namespace ptx

@@ -1,6 +1,7 @@
 // The number formats of PTX, and its rules for NaN: a result that is one has the bits 7fffffff.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +21,7 @@ Bits<T> bits(T x) {
   return std::bit_cast<Bits<T>>(x);
 }
 
-// 16-bit floats, as their bits; all arithmetic on them here is exact in float.
+// 16-bit floats, as their bits.
 struct half {
   uint16_t word;
   operator float() const { return static_cast<float>(std::bit_cast<_Float16>(word)); }
@@ -86,5 +87,25 @@ inline bfloat to_bfloat(float x) {
   return is_nan(x) ? kNaN<bfloat>
                    : bfloat{static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16)};
 }
+inline half to_half_towards_zero(float x) {
+  const half nearest = to_half(x);
+  const bool is_beyond = std::fabs(static_cast<float>(nearest)) > std::fabs(x);
+  return half{static_cast<uint16_t>(nearest.word - is_beyond)};
+}
+
+// A float of 8 bits, rounded likewise; beyond the largest finite number, that one.
+template <int mantissa, int least_exponent, int largest>
+uint8_t to_float8(float x) {
+  constexpr int kDropped = 23 - mantissa;
+  constexpr uint32_t kLeast = (least_exponent + 127) << 23;
+  const float a = std::fabs(x) < largest ? std::fabs(x) : static_cast<float>(largest);
+  const uint32_t exponent = std::max(bits(a) & 0x7f800000, kLeast);
+  const uint32_t unit = exponent + (kDropped << 23);  // whose last place is that of the result
+  const uint32_t places = bits(a + std::bit_cast<float>(unit)) - unit;
+  const uint32_t magnitude = ((exponent - kLeast) >> kDropped) + places;
+  return static_cast<uint8_t>(is_nan(x) ? 0x7f : (bits(x) >> 24 & 0x80) | magnitude);
+}
+inline uint8_t to_e4m3(float x) { return to_float8<3, -6, 448>(x); }
+inline uint8_t to_e5m2(float x) { return to_float8<2, -14, 57344>(x); }
 
 }  // namespace ptx

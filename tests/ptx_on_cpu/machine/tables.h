@@ -15,6 +15,7 @@ void add_field_operations(Table& table);
 void add_float_operations(Table& table);
 void add_conversions(Table& table);
 void add_memory_operations(Table& table);
+void add_matrix_operations(Table& table);
 void add_warp_operations(Table& table);
 
 }  // namespace ptx

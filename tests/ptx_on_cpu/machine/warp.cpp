@@ -1,6 +1,8 @@
 // What the lanes of a warp exchange. PTX ISA 9.0, sections 9.7.9.6 and 9.7.13.
 #include <string>
 
+#include "block.h"
+#include "extremes.h"
 #include "tables.h"
 #include "team.h"
 
@@ -60,6 +62,41 @@ void shuffle(Team& t, const Instruction& i) {
   });
 }
 
+// d, a, members
+template <class T, T (*f)(T, T)>
+void reduce(Team& t, const Instruction& i) {
+  auto* d = t.column<T>(i.operands[0]);
+  const auto* members = t.column<const uint32_t>(i.operands[2]);
+  T a[kLanes];
+  std::memcpy(a, t.column<const T>(i.operands[1]), sizeof a);
+  for_each_active(t, [&](int lane) {
+    check_members(t, members, lane);
+    const T* const of_warp = a + lane / kWarp * kWarp;
+    T result = a[lane];
+    for (int k = 0; k < kWarp; ++k) {
+      if (members[lane] >> k & 1) result = f(result, of_warp[k]);
+    }
+    d[lane] = result;
+  });
+}
+
+void pass_barrier(Team& t, const Instruction& i) {
+  const auto* members = t.column<const uint32_t>(i.operands[0]);
+  for_each_active(t, [&](int lane) {
+    check_members(t, members, lane);
+    if (members[lane] != ~uint32_t{0} || lane % kWarp) return;
+    t.block->shared.pass_barrier(uint32_t{1} << (t.first_thread + lane) / kWarp);
+  });
+}
+
+bool both(bool a, bool b) { return a && b; }
+bool either(bool a, bool b) { return a || b; }
+
+template <class T, T (*f)(T, T)>
+Operation reduction() {
+  return {reduce<T, f>, {sizeof(T), sizeof(T), 4}};
+}
+
 }  // namespace
 
 void add_warp_operations(Table& table) {
@@ -68,6 +105,17 @@ void add_warp_operations(Table& table) {
   table["shfl.sync.idx.b32"] = {shuffle<indexed>, widths};
   table["shfl.sync.up.b32"] = {shuffle<upwards>, widths};
   table["shfl.sync.down.b32"] = {shuffle<downwards>, widths};
+  table["bar.warp.sync"] = {pass_barrier, {4}};
+  table["vote.sync.all.pred"] = reduction<bool, both>();
+  table["vote.sync.any.pred"] = reduction<bool, either>();
+  table["redux.sync.min.u32"] = reduction<uint32_t, minimum>();
+  table["redux.sync.max.u32"] = reduction<uint32_t, maximum>();
+  table["redux.sync.min.s32"] = reduction<int32_t, minimum>();
+  table["redux.sync.max.s32"] = reduction<int32_t, maximum>();
+  table["redux.sync.min.f32"] = reduction<float, minimum>();
+  table["redux.sync.max.f32"] = reduction<float, maximum>();
+  table["redux.sync.min.NaN.f32"] = reduction<float, minimum_or_nan>();
+  table["redux.sync.max.NaN.f32"] = reduction<float, maximum_or_nan>();
 }
 
 }  // namespace ptx
