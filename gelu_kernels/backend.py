@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.operators import CORE, CoreOperator
+from gelu_kernels.operators import CORE, QUANTIZED, Operator
 
 VARIABLE = "GELU_KERNELS_BACKEND"
 META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
@@ -33,7 +33,7 @@ OLDEST_FOR_TRITON: Capability = (7, 0)
 _library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
 
 
-def _operator_of(op: CoreOperator) -> Callable[..., object]:
+def _operator_of(op: Operator) -> Callable[..., object]:
     """An operator in Triton. The kernel in C++ for meta tensors checks the arguments, and makes the
     results on their device; the function of ``triton_kernels`` writes them."""
     family = import_module(f"gelu_kernels.triton_kernels.{op.family}.operators")
@@ -48,7 +48,7 @@ def _operator_of(op: CoreOperator) -> Callable[..., object]:
     return operator
 
 
-TRITON = {op.name: _operator_of(op) for op in CORE}
+TRITON = {op.name: _operator_of(op) for op in (*CORE, *QUANTIZED)}
 
 
 def runs_on(architecture: str, capability: Capability) -> bool:

@@ -172,6 +172,19 @@ CORE = (
     CoreOperator("cdf_gate_backward", "cdf", linear_in=("dy",), ulp=9, ulp_of_16_bits=0.52),
 )
 
+# Those whose results are numbers in eight bits and scales, on which Extent has no hold.
+QUANTIZED = tuple(
+    Operator(name, "quantized")
+    for name in (
+        "quantized_gate_forward",
+        "quantized_glu_forward",
+        "quantized_gate_backward",
+        "quantized_gate_backward_bias",
+        "quantized_glu_backward",
+        "quantized_glu_halves_backward",
+    )
+)
+
 Gate = Callable[[Tensor], Tensor]
 
 

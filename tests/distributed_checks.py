@@ -258,6 +258,52 @@ def mean_may_stay_pending():
         assert_close(part_dbias, expected.sum(0))
 
 
+@check
+def quantized_operators():
+    """Without communication where a rank's rows are whole blocks, and the same bits anyhow."""
+    ranks = dist.get_world_size()
+    choices = [
+        {"scaling": "TensorWise", "scale": torch.ones(())},
+        {"scaling": "RowWise"},
+        {"scaling": "BlockWise1x128"},
+        {"along": "both"},
+        {"along": "row", "swizzle": "SWIZZLE_32_4_4"},
+        {"along": "both", "swizzle": "SWIZZLE_32_4_4"},
+    ]
+    for rows, chosen in itertools.product((32, 128 * ranks), choices):
+        x, dy = (random(rows, 128, seed=i).float() for i in range(2))
+        bias = random(128, seed=2).float()
+        is_mx = "scaling" not in chosen
+        whole = [functional.quantized_gate(x, bias, **chosen)]
+        parts = [distributed(x, line(), [S0]), distributed(bias, line(), [R])]
+        placed = dict(chosen)
+        if "scale" in chosen:
+            placed["scale"] = distributed(chosen["scale"], line(), [R])
+        with CommDebugMode() as communication:
+            found = [functional.quantized_gate(*parts, **placed)]
+            if is_mx:
+                part_dy = distributed(dy, line(), [S0])
+                found.append(functional.quantized_gate_backward(part_dy, *parts, **placed))
+        # 32 rows are cut into less than blocks; swizzled scales of columns are of the whole.
+        has_parts = not is_mx or (rows > 32 and chosen != choices[-1])
+        assert (communication.get_total_counts() == 0) == has_parts, chosen
+        if is_mx:
+            whole.append(functional.quantized_gate_backward(dy, x, bias, **chosen))
+        for part, expected in zip(flat(found), flat(whole), strict=True):
+            (placement,) = part.placements
+            if placement.is_partial():
+                torch.testing.assert_close(part.full_tensor(), expected)  # a sum, or a maximum
+                continue
+            if placement.is_shard():  # gloo does not gather eight bits
+                expected = expected.chunk(ranks, placement.dim)[dist.get_rank()]
+            bits = (t.flatten().view(torch.uint8) for t in (part.to_local(), expected))
+            assert torch.equal(*bits), chosen
+
+
+def flat(results: object) -> list[Tensor]:
+    return [results] if isinstance(results, Tensor) else [t for r in results for t in flat(r)]
+
+
 # The SOI map. The ranks have seeds of their own; the seed of the first counts.
 
 

@@ -42,13 +42,15 @@ def _jit_function(name: str) -> "KernelInterface":
     return getattr(importlib.import_module(f"gelu_kernels.triton_kernels.{module}"), function)
 
 
-def _constants(s: Specialization, backend: str) -> tuple[object, ...]:
+def _constants(s: Specialization, backend: str, has_float8: bool = False) -> tuple[object, ...]:
     """All that is compiled in, in the order of the kernel's parameters."""
     if s.gate is None:
         return s.compiled_in
     from gelu_kernels.triton_kernels import gates
 
-    constants = gates.constants(s.gate, s.precision, backend, is_value=s.is_value)
+    constants = gates.constants(
+        s.gate, s.precision, backend, is_value=s.is_value, has_float8=has_float8
+    )
     functions = [getattr(gates.functions(s.gate), order) for order in s.orders]
     return *functions, constants, *s.compiled_in
 
@@ -61,7 +63,8 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
     from gelu_kernels.triton_kernels.tuning import THREADS
 
     function = _jit_function(s.kernel)
-    values = (*s.arguments, *_constants(s, target.backend))
+    has_float8 = target.backend == "cuda" and target.arch >= 89  # PTX ISA, cvt
+    values = (*s.arguments, *_constants(s, target.backend, has_float8))
     signature, constants, attributes = {}, {}, {}
     for i, (name, value) in enumerate(zip(function.arg_names, values, strict=True)):
         if isinstance(value, str):
@@ -117,7 +120,15 @@ Start = Callable[[Grid, Sequence[Tensor | None], Sequence[float]], None]
 
 def _interpreted(s: Specialization) -> Start:
     kernel, constants = _jit_function(s.kernel), _constants(s, "interpreter")
-    return lambda grid, tensors, numbers: kernel[grid](*tensors, *numbers, *constants)
+
+    def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
+        # The interpreter goes by a tensor's own dtype, which may be one that NumPy lacks.
+        bits = {"*u8": torch.uint8, "*i32": torch.int32}
+        types = [str(type).partition(":")[0] for type in s.arguments[: len(tensors)]]
+        stated = [t.view(bits[u]) if u in bits else t for t, u in zip(tensors, types, strict=True)]
+        kernel[grid](*stated, *numbers, *constants)
+
+    return start
 
 
 def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
@@ -156,9 +167,9 @@ def launch(
     tensors: Sequence[Tensor | None],
     numbers: Sequence[float],
 ) -> None:
-    """Starts the kernel that ``specialize(key)`` says, on the device of the first tensor and in the
+    """Starts the kernel that ``specialize(key)`` says, on the device of the tensors and in the
     current stream there. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""
-    device = tensors[0].device
+    device = next(t.device for t in tensors if t is not None)
     start = _starts.get((device, specialize, key))
     if start is None:
         try:

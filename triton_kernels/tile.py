@@ -22,3 +22,10 @@ def tile(
     columns = tl.arange(0, COLUMNS)[None, :]
     first = pointer + (row * row_stride + column * column_stride)
     return first + (rows * row_stride + columns * column_stride)
+
+
+@triton.jit
+def inside(row, column, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Which elements of a tile are in the matrix."""
+    in_column = row + tl.arange(0, ROWS)[:, None] < rows
+    return in_column & (column + tl.arange(0, COLUMNS)[None, :] < columns)

@@ -9,6 +9,7 @@
 #include "csrc/gates/gates.h"
 #include "csrc/gates/glu_rows.h"
 #include "csrc/gates/passes.h"
+#include "csrc/gates/quantized.h"
 #include "csrc/random/soi.h"
 
 namespace gelu_kernels::cuda {
@@ -84,6 +85,21 @@ AddPartialSums add_partial_sums(Dtype dtype);
 
 Error (*glu_rows_forward(Gate gate, Dtype dtype))(Queue, const GluRows&);
 Error (*glu_rows_backward(Gate gate, Dtype dtype))(Queue, const GluRows&);
+
+// The passes whose results are quantised, in float32 and bfloat16. All data and row strides of the
+// inputs, and the bias, are at multiples of 16 bytes, all columns consecutive. Before, amax is 0,
+// and so is what a swizzled layout has beside its scales.
+using QuantizedPass = Error (*)(Queue, const QuantizedOperands&);
+#define GELU_KERNELS_DECLARE(name) \
+  QuantizedPass quantized_##name(Gate gate, Dtype dtype, bool biased);
+GELU_KERNELS_FOR_EACH_QUANTIZED_PASS(GELU_KERNELS_DECLARE)
+#undef GELU_KERNELS_DECLARE
+
+constexpr QuantizedPasses<QuantizedPass (*)(Gate, Dtype, bool biased)> quantized_passes() {
+#define GELU_KERNELS_ADDRESS(name) quantized_##name,
+  return {GELU_KERNELS_FOR_EACH_QUANTIZED_PASS(GELU_KERNELS_ADDRESS)};
+#undef GELU_KERNELS_ADDRESS
+}
 
 Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_cdf_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);

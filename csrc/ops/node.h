@@ -41,6 +41,7 @@ auto make_node() {
 // A node's gradients are a pure function, Derived::gradients, of the gradient of its output, the
 // tensors it saved, which of its inputs want a gradient, the gate, if it has one, and its numbers.
 // Eager backward calls it with the saved tensors; compiled autograd puts a call of it in its graph.
+// Derived::gradient_of_value makes one gradient of several, where a value has several outputs.
 template <class Derived, class... Numbers>
 struct BackwardNode : torch::autograd::TraceableFunction {
   std::string gate;
@@ -48,6 +49,10 @@ struct BackwardNode : torch::autograd::TraceableFunction {
   c10::SmallVector<SavedVariable, 3> saved;
 
   std::string name() const override { return Derived::kName; }
+
+  static Tensor gradient_of_value(const variable_list& grads, const variable_list&) {
+    return grads[0];
+  }
 
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -103,10 +108,11 @@ struct BackwardNode : torch::autograd::TraceableFunction {
   static variable_list gradients(const variable_list& grads, const variable_list& tensors,
                                  const std::vector<bool>& wanted, const std::string& gate,
                                  const std::tuple<Numbers...>& numbers) {
-    if (!grads[0].defined()) return variable_list(wanted.size());
+    const Tensor gradient = Derived::gradient_of_value(grads, tensors);
+    if (!gradient.defined()) return variable_list(wanted.size());
     return std::apply(
         [&](const auto&... number) {
-          return Derived::gradients(grads[0], tensors, wanted, gate, number...);
+          return Derived::gradients(gradient, tensors, wanted, gate, number...);
         },
         numbers);
   }

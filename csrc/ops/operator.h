@@ -72,6 +72,10 @@ struct Operator<Derived, Result(Arguments...)> : Schema<Derived> {
 
   // The kernel of vmap: the operator runs on the whole batch at once.
   static Result batch(Arguments... arguments) {
+    TORCH_CHECK_NOT_IMPLEMENTED((!std::is_same_v<typename Derived::Batch, NoBatch>),
+                                "gelu_kernels::", Derived::name(),
+                                ": vmap cannot batch it; call it on the whole batch, whose leading "
+                                "dimensions are rows");
     typename Derived::Batch batch;
     (batch.add(arguments), ...);
     batch.fold_bias();

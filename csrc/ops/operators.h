@@ -4,17 +4,20 @@
 #include "csrc/ops/cdf/cdf.h"
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
+#include "csrc/ops/quantized/quantized.h"
 #include "csrc/ops/soi/soi.h"
 
 namespace gelu_kernels {
 
-using PublicOperators =
-    Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap, CdfGate>;
+using PublicOperators = Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap,
+                                 FusedBiasSoiMap, CdfGate, QuantizedGate, QuantizedGlu>;
 
 using CoreOperators =
     Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
              GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
              GluHalvesBackwardWeight, SoiForward, SoiCdfForward, SoiBackward, SoiBackwardBias,
-             CdfGateForward, CdfGateBackward>;
+             CdfGateForward, CdfGateBackward, QuantizedGateForward, QuantizedGluForward,
+             QuantizedGateBackward, QuantizedGateBackwardBias, QuantizedGluBackward,
+             QuantizedGluHalvesBackward>;
 
 }  // namespace gelu_kernels

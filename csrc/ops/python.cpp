@@ -21,8 +21,8 @@ std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates(
 }
 
 // With the names of the schema's arguments, all of which are to be given.
-template <class Operator, class... Arguments>
-void bind(py::module_& m, at::Tensor (*compose)(Arguments...)) {
+template <class Operator, class Result, class... Arguments>
+void bind(py::module_& m, Result (*compose)(Arguments...)) {
   const auto schema = torch::jit::parseSchema(Operator::schema);
   [&]<size_t... k>(std::index_sequence<k...>) {
     m.def(Operator::name(), compose, py::arg(schema.arguments()[k].name().c_str())...,

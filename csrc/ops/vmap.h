@@ -87,4 +87,7 @@ class RowBatch : public PointwiseBatch {
   }
 };
 
+// For an operator that has no batching rule.
+class NoBatch : public PointwiseBatch {};
+
 }  // namespace gelu_kernels

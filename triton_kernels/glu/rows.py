@@ -6,7 +6,7 @@ import triton.language as tl
 
 from gelu_kernels.triton_kernels.arithmetic import at_most, negated
 from gelu_kernels.triton_kernels.storage import widened
-from gelu_kernels.triton_kernels.tile import origin, tile
+from gelu_kernels.triton_kernels.tile import inside, origin, tile
 
 
 @triton.jit
@@ -25,12 +25,6 @@ def load_weights(weight, row, rows, ROWS: tl.constexpr):
     """Of a tile, as a column."""
     places = row + tl.arange(0, ROWS)[:, None].to(tl.int64)
     return widened(tl.load(weight + places, places < rows, other=0.0))
-
-
-@triton.jit
-def inside(row, column, rows, columns, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    in_column = row + tl.arange(0, ROWS)[:, None] < rows
-    return in_column & (column + tl.arange(0, COLUMNS)[None, :] < columns)
 
 
 @triton.jit

@@ -4,25 +4,13 @@
 #include <ATen/TensorOperators.h>
 
 #include "csrc/ops/bias_sum.h"
-#include "csrc/ops/gate/gate.h"
-#include "csrc/ops/node.h"
+#include "csrc/ops/gate/gradients.h"
 
 namespace gelu_kernels {
 namespace {
 
-// The node of gate_forward(x, bias), which saves x and bias.
-struct GateBackwardNode final : BackwardNode<GateBackwardNode> {
+struct GateBackwardNode final : GateGradients<GateBackwardNode> {
   static constexpr const char* kName = "GateBackward";
-
-  static variable_list gradients(const Tensor& dy, const variable_list& saved,
-                                 const std::vector<bool>& wanted, const std::string& gate) {
-    const Tensor& x = saved[0];
-    if (saved.size() == 1) return {gate_backward(dy, x, std::nullopt, gate)};
-    const Tensor& bias = saved[1];
-    if (!wanted[1]) return {gate_backward(dy, x, bias, gate), Tensor()};
-    auto [dx, dbias] = gate_backward_bias(dy, x, bias, gate);
-    return {std::move(dx), std::move(dbias)};
-  }
 };
 
 // The node of gate_backward(dy, x, bias), which saves dy, x and bias.

@@ -29,6 +29,7 @@ Gate check_glu(const char* op, const Tensor& x, const Tensor& up, const GluOptio
 // Views of a tensor that has halves.
 struct Halves {
   explicit Halves(const Tensor& whole);
+  Halves(Tensor x, Tensor up) : x(std::move(x)), up(std::move(up)) {}
   Tensor x, up;
 };
 // Checks all arguments of a core operator on the halves of x; dy is like one of them. Returns the

@@ -1,0 +1,25 @@
+// dx = dy·up·g'(x) and dup = dy·g(x), in eight bits
+#include "csrc/cuda/quantized/launch.cuh"
+
+namespace gelu_kernels::cuda {
+namespace {
+
+template <class Gate, class Precision>
+struct Entry {
+  static constexpr QuantizedPass launcher() {
+    if constexpr (can_be_quantized<Precision>) {
+      return launch_quantized_backward<GluBackward<Gate, Precision>, Precision, 0,
+                                       TilePass::backward>;
+    }
+    return nullptr;
+  }
+  static constexpr QuantizedPass value = launcher();
+};
+
+}  // namespace
+
+QuantizedPass quantized_glu_backward(Gate gate, Dtype dtype, bool) {
+  return find<Entry>(gate, dtype);
+}
+
+}  // namespace gelu_kernels::cuda

@@ -1,0 +1,24 @@
+// y = g(x)·up, in eight bits
+#include "csrc/cuda/quantized/launch.cuh"
+
+namespace gelu_kernels::cuda {
+namespace {
+
+template <class Gate, class Precision>
+struct Entry {
+  static constexpr QuantizedPass launcher() {
+    if constexpr (can_be_quantized<Precision>) {
+      return launch_quantized_forward<GluForward<Gate, Precision>, Precision, 0>;
+    }
+    return nullptr;
+  }
+  static constexpr QuantizedPass value = launcher();
+};
+
+}  // namespace
+
+QuantizedPass quantized_glu_forward(Gate gate, Dtype dtype, bool) {
+  return find<Entry>(gate, dtype);
+}
+
+}  // namespace gelu_kernels::cuda

@@ -1,0 +1,127 @@
+// Derivatives of what is quantised: straight through the cast, as if data/scale were the result.
+#include "csrc/ops/gate/gradients.h"
+#include "csrc/ops/glu/gradients.h"
+#include "csrc/ops/quantized/quantized.h"
+
+namespace gelu_kernels {
+namespace {
+
+// A value has two outputs, its data along the rows and along the columns. Their gradients are
+// added.
+template <class Gradients>
+struct StraightThrough : Gradients {
+  static Tensor gradient_of_value(const variable_list& grads, const variable_list& saved) {
+    if (!grads[1].defined()) return grads[0];
+    c10::SymDimVector sizes(saved[0].sym_sizes());
+    sizes.back() = grads[1].sym_size(0);
+    const Tensor of_columns = grads[1].t().reshape_symint(sizes);
+    return grads[0].defined() ? grads[0] + of_columns : of_columns;
+  }
+};
+
+struct QuantizedGateNode final : StraightThrough<GateGradients<QuantizedGateNode>> {
+  static constexpr const char* kName = "QuantizedGateBackward";
+};
+struct QuantizedGluNode final : StraightThrough<GluGradients<QuantizedGluNode>> {
+  static constexpr const char* kName = "QuantizedGluBackward";
+};
+struct QuantizedGluHalvesNode final : StraightThrough<GluHalvesGradients<QuantizedGluHalvesNode>> {
+  static constexpr const char* kName = "QuantizedGluHalvesBackward";
+};
+
+// Gives the data their node, which takes gradients of any dtype: the engine would round those of an
+// output to its dtype, eight bits.
+template <class Node>
+void set_straight_through(const QuantizedTensors& to, std::string_view along, const Node& node,
+                          const Tensor& x) {
+  if (!node) return;
+  const auto set = [&](const Tensor& data, bool is_wanted) {
+    if (is_wanted) {
+      const auto place = node->add_input_metadata(x.options(), data.sym_sizes(), false, false, {});
+      torch::autograd::impl::set_gradient_edge(data, {node, place});
+    } else {
+      node->add_input_metadata(torch::autograd::Node::undefined_input());
+    }
+  };
+  set(std::get<0>(to), along != "column");
+  set(std::get<2>(to), along != "row");
+}
+
+template <class... Tensors>
+void refuse_tangents(const char* op, const Tensors&... tensors) {
+  TORCH_CHECK_NOT_IMPLEMENTED((!isFwGradDefined(tensors) && ...), "gelu_kernels::", op,
+                              ": forward-mode AD does not go through a cast to eight bits");
+}
+
+template <class... Tensors>
+void refuse_derivative(const char* op, const Tensors&... tensors) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_differentiated(tensors...), "gelu_kernels::", op,
+      ": has no derivative; call it in a backward pass that is not itself differentiated");
+}
+
+}  // namespace
+
+QuantizedTensors QuantizedGateForward::differentiate(const Tensor& x, const OptionalTensor& bias,
+                                                     const OptionalTensor& scale,
+                                                     std::string_view gate, at::ScalarType dtype,
+                                                     std::string_view scaling,
+                                                     std::string_view along, std::string_view mode,
+                                                     std::string_view swizzle) {
+  refuse_tangents(name(), x, bias, scale);
+  const auto node = record<QuantizedGateNode>(gate, bias, x);
+  QuantizedTensors to = below_autograd(x, bias, scale, gate, dtype, scaling, along, mode, swizzle);
+  set_straight_through(to, along, node, x);
+  return to;
+}
+
+QuantizedTensors QuantizedGluForward::differentiate(const Tensor& x, const OptionalTensor& up,
+                                                    const OptionalTensor& scale,
+                                                    std::string_view gate, at::ScalarType dtype,
+                                                    std::string_view scaling,
+                                                    std::string_view along, std::string_view mode,
+                                                    std::string_view swizzle) {
+  refuse_tangents(name(), x, up, scale);
+  const auto recorded = [&](const auto& node) {
+    if (node) node->numbers = {std::nullopt, 0.0};
+    QuantizedTensors to = below_autograd(x, up, scale, gate, dtype, scaling, along, mode, swizzle);
+    set_straight_through(to, along, node, x);
+    return to;
+  };
+  if (up) return recorded(record<QuantizedGluNode>(gate, std::nullopt, x, *up));
+  return recorded(record<QuantizedGluHalvesNode>(gate, std::nullopt, x));
+}
+
+QuantizedTensors QuantizedGateBackward::differentiate(const Tensor& dy, const Tensor& x,
+                                                      const OptionalTensor& bias,
+                                                      std::string_view gate, at::ScalarType dtype,
+                                                      std::string_view along, std::string_view mode,
+                                                      std::string_view swizzle) {
+  refuse_derivative(name(), dy, x, bias);
+  return below_autograd(dy, x, bias, gate, dtype, along, mode, swizzle);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> QuantizedGateBackwardBias::differentiate(
+    const Tensor& dy, const Tensor& x, const Tensor& bias, std::string_view gate,
+    at::ScalarType dtype, std::string_view along, std::string_view mode, std::string_view swizzle) {
+  refuse_derivative(name(), dy, x, bias);
+  return below_autograd(dy, x, bias, gate, dtype, along, mode, swizzle);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
+QuantizedGluBackward::differentiate(const Tensor& dy, const Tensor& x, const Tensor& up,
+                                    std::string_view gate, at::ScalarType dtype,
+                                    std::string_view along, std::string_view mode,
+                                    std::string_view swizzle) {
+  refuse_derivative(name(), dy, x, up);
+  return below_autograd(dy, x, up, gate, dtype, along, mode, swizzle);
+}
+
+QuantizedTensors QuantizedGluHalvesBackward::differentiate(
+    const Tensor& dy, const Tensor& x, std::string_view gate, at::ScalarType dtype,
+    std::string_view along, std::string_view mode, std::string_view swizzle) {
+  refuse_derivative(name(), dy, x);
+  return below_autograd(dy, x, gate, dtype, along, mode, swizzle);
+}
+
+}  // namespace gelu_kernels

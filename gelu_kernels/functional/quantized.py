@@ -1,0 +1,226 @@
+"""Gates and gated linear units whose results are eight-bit numbers with scales, as
+``torch.nn.functional.scaled_mm`` takes them."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.overrides import has_torch_function_variadic
+
+from gelu_kernels import _C
+
+
+class Quantized(NamedTuple):
+    """Numbers in eight bits, and the scales that they are multiplied by to undo it.
+
+    >>> quantized_gate(torch.zeros(1, 32)).data.dtype
+    torch.float8_e4m3fn
+    """
+
+    data: Tensor
+    scale: Tensor
+
+
+class QuantizedWithAmax(NamedTuple):
+    """Numbers in eight bits by a scale that was given, and the largest magnitude before.
+
+    >>> x = torch.full((1, 16), 100.0)
+    >>> quantized_gate(x, scaling="TensorWise", scale=torch.tensor(0.25)).amax
+    tensor(100.)
+    """
+
+    data: Tensor
+    amax: Tensor
+
+
+Results = Quantized | tuple[Quantized, Quantized]
+
+
+def name_of(choice: str | Enum) -> str:
+    """Of a member of ``torch.nn.functional.ScalingType`` or ``SwizzleType``."""
+    return choice if isinstance(choice, str) else choice.name
+
+
+def pairs(tensors: Sequence[Tensor], along: str) -> Results:
+    """Of data and scales along the rows, and along the columns, those that are wanted."""
+    row, column = Quantized(*tensors[:2]), Quantized(*tensors[-2:])
+    return {"row": row, "column": column, "both": (row, column)}[along]
+
+
+def quantized_gate(
+    input: Tensor,
+    bias: Tensor | None = None,
+    *,
+    gate: str = "normal",
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    scaling: str | Enum = "BlockWise1x32",
+    scale: Tensor | None = None,
+    along: str = "row",
+    mode: str = "floor",
+    swizzle: str | Enum = "NO_SWIZZLE",
+) -> Results | QuantizedWithAmax:
+    r"""A gate in eight bits, :math:`\text{data} = y / \text{scale}` for
+    :math:`y = g(\text{input} + \text{bias})`, in one pass. y is rounded to the dtype of ``input``,
+    as :func:`gate` rounds it, and then to eight bits.
+
+    Rows are the last dimension of ``input``; N is their number and M their length.
+
+    Args:
+        input: a tensor of at least one dimension and any strides, float32 or bfloat16.
+        bias: as for :func:`bias_gelu`.
+        gate: as for :func:`gate`.
+        dtype: ``torch.float8_e4m3fn`` or ``torch.float8_e5m2``, whose largest numbers are 448 and
+            57344.
+        scaling: what shares a scale, as a name or a member of ``torch.nn.functional.ScalingType``:
+
+            - ``"TensorWise"``: all of y, the scale that is given. M is a multiple of 16.
+            - ``"RowWise"``: a row, max abs(y) / 448 (57344). M is a multiple of 16.
+            - ``"BlockWise1x128"``: 128 numbers of a row, likewise. M is a multiple of 128.
+            - ``"BlockWise1x32"``: 32 numbers, a power of two (MXFP8). M is a multiple of 32.
+        scale: for ``"TensorWise"`` one positive number, float32, on the device of ``input``.
+        along: for ``"BlockWise1x32"`` where blocks lie: along a ``"row"``, along a ``"column"``, or
+            ``"both"``. For columns N is a multiple of 32.
+        mode: for ``"BlockWise1x32"`` the power of two. ``"floor"``: the largest one in max abs(y)
+            over the largest in ``dtype``, as the MX specification has it; numbers above 448 (57344)
+            times the scale saturate. ``"rceil"``: max abs(y) / 448 (57344), rounded up to a power
+            of two.
+        swizzle: for ``"BlockWise1x32"`` how scales lie, as a name or a member of
+            ``torch.nn.functional.SwizzleType``: ``"NO_SWIZZLE"`` or ``"SWIZZLE_32_4_4"``, which
+            matrix instructions take.
+
+    Returns:
+        - :class:`Quantized`, ``data`` of the shape of ``input``, contiguous, and ``scale``:
+          (..., 1) or (..., M / 128) float32, (..., M / 32) ``torch.float8_e8m0fnu``. As
+          ``scaled_mm`` wants them, scales of 128 numbers lie with the rows side by side, and
+          swizzled ones in a matrix of (32 ceil(N / 128), 16 ceil(M / 128)), padded with zeros.
+        - Along the columns: :class:`Quantized` of the transpose, ``data`` (M, N) and ``scale``
+          (M, N / 32), or swizzled.
+        - For ``"both"``: these two.
+        - For ``"TensorWise"``: :class:`QuantizedWithAmax`, ``amax`` = max abs(y), float32.
+
+        The gradient goes straight through to y, in the dtype of ``input``: see :func:`dequantize`.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a size, a device, a name or ``scale`` is not as above. The value of
+            ``scale`` is checked on a CPU; on a GPU, NaN data tell that it is not positive.
+        NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
+
+    Accuracy: the numbers are those of y times the inverse of the scale, rounded to nearest, ties to
+    even. Beyond the largest number of ``dtype`` they saturate; docs/quantized.md says what becomes
+    of NaN, infinity, zeros and subnormal numbers. Bits are the same on every device and on any
+    number of threads.
+
+    Source: OCP, "Microscaling Formats (MX) Specification" 1.0 (2023), sections 5 and 6; "8-bit
+    Floating Point Specification" 1.0 (2023).
+
+    >>> data, scale = quantized_gate(torch.full((1, 32), 100.0))
+    >>> data.float()[0, :2], scale.float()
+    (tensor([384., 384.]), tensor([[0.2500]]))
+    """
+    names = name_of(scaling), along, mode, name_of(swizzle)
+    if is_dynamo_compiling() or has_torch_function_variadic(input, bias, scale):
+        results = torch.ops.gelu_kernels.quantized_gate(
+            input,
+            bias,
+            gate=gate,
+            dtype=dtype,
+            scaling=names[0],
+            scale=scale,
+            along=along,
+            mode=mode,
+            swizzle=names[3],
+        )
+    else:
+        results = _C.quantized_gate(input, bias, gate, dtype, names[0], scale, *names[1:])
+    return QuantizedWithAmax(*results) if names[0] == "TensorWise" else pairs(results, along)
+
+
+def quantized_glu(
+    input: Tensor,
+    up: Tensor | None = None,
+    *,
+    gate: str,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    scaling: str | Enum = "BlockWise1x32",
+    scale: Tensor | None = None,
+    along: str = "row",
+    mode: str = "floor",
+    swizzle: str | Enum = "NO_SWIZZLE",
+) -> Results | QuantizedWithAmax:
+    r"""A gated linear unit in eight bits, :func:`quantized_gate` of
+    :math:`y = g(\text{input}) \cdot \text{up}`, in one pass.
+
+    Args:
+        input, up: as for :func:`glu`, float32 or bfloat16; without ``up``, the halves of ``input``.
+        gate: the name of the gate, as for :func:`gate`.
+        dtype, scaling, scale, along, mode, swizzle: as for :func:`quantized_gate`; M is the length
+            of a row of y.
+
+    Returns:
+        As :func:`quantized_gate`.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`quantized_gate`.
+
+    Accuracy: as :func:`quantized_gate`, of y as :func:`glu` rounds it.
+
+    Source: as :func:`quantized_gate`, and Shazeer, "GLU Variants Improve Transformer" (2020).
+
+    >>> data, scale = quantized_glu(torch.full((1, 32), 100.0), torch.ones(1, 32), gate="normal")
+    >>> data.float()[0, :2], scale.float()
+    (tensor([384., 384.]), tensor([[0.2500]]))
+    """
+    names = name_of(scaling), along, mode, name_of(swizzle)
+    if is_dynamo_compiling() or has_torch_function_variadic(input, up, scale):
+        results = torch.ops.gelu_kernels.quantized_glu(
+            input,
+            up,
+            gate=gate,
+            dtype=dtype,
+            scaling=names[0],
+            scale=scale,
+            along=along,
+            mode=mode,
+            swizzle=names[3],
+        )
+    else:
+        results = _C.quantized_glu(input, up, gate, dtype, names[0], scale, *names[1:])
+    return QuantizedWithAmax(*results) if names[0] == "TensorWise" else pairs(results, along)
+
+
+def quantized_geglu(
+    input: Tensor, up: Tensor | None = None, **options: object
+) -> Results | QuantizedWithAmax:
+    r""":func:`quantized_glu` of a GELU: ``geglu(input, up)`` in eight bits.
+
+    Args:
+        input, up: as for :func:`geglu`, float32 or bfloat16.
+        options: as for :func:`quantized_glu`, but ``gate``.
+
+    Returns, raises, accuracy, source: as :func:`quantized_glu`.
+
+    >>> quantized_geglu(torch.ones(1, 64)).scale.float()
+    tensor([[0.0020]])
+    """
+    return quantized_glu(input, up, gate="normal", **options)
+
+
+def quantized_swiglu(
+    input: Tensor, up: Tensor | None = None, **options: object
+) -> Results | QuantizedWithAmax:
+    r""":func:`quantized_glu` of a SiLU: ``swiglu(input, up)`` in eight bits.
+
+    Args:
+        input, up: as for :func:`swiglu`, float32 or bfloat16.
+        options: as for :func:`quantized_glu`, but ``gate``.
+
+    Returns, raises, accuracy, source: as :func:`quantized_glu`.
+
+    >>> quantized_swiglu(torch.ones(1, 64)).scale.float()
+    tensor([[0.0020]])
+    """
+    return quantized_glu(input, up, gate="logistic", **options)

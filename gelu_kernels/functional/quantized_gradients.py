@@ -1,0 +1,90 @@
+"""Gradients of gates and gated linear units as eight-bit numbers with scales, for a backward pass
+whose products take them."""
+
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from gelu_kernels.functional.quantized import Results, name_of, pairs
+
+
+def quantized_gate_backward(
+    grad: Tensor,
+    input: Tensor,
+    bias: Tensor | None = None,
+    *,
+    gate: str = "normal",
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    along: str = "row",
+    mode: str = "floor",
+    swizzle: str | Enum = "NO_SWIZZLE",
+) -> Results | tuple[Results, Tensor]:
+    r"""The gradient of :func:`gate` in eight bits, for the products of a backward pass: dx =
+    grad g'(input + bias), rounded to the dtype of ``input`` and then as ``"BlockWise1x32"`` of
+    :func:`quantized_gate` has it. With a bias, its gradient in the same pass.
+
+    Args:
+        grad: the gradient of y, of the shape and dtype of ``input``.
+        input, bias, gate, dtype, along, mode, swizzle: as for :func:`quantized_gate`.
+
+    Returns:
+        dx as :func:`quantized_gate` returns y; with ``bias`` a pair, dx and the gradient of
+        ``bias`` in its dtype, whose bits are those that autograd gives.
+
+    Raises:
+        TypeError, ValueError: as :func:`quantized_gate`.
+        NotImplementedError: an argument requires a gradient: this has no derivative.
+
+    Accuracy, source: as :func:`quantized_gate` and :func:`bias_gelu`.
+
+    >>> dx = quantized_gate_backward(torch.ones(1, 32), torch.zeros(1, 32))
+    >>> dx.data.float()[0, :2], dx.scale.float()
+    (tensor([256., 256.]), tensor([[0.0020]]))
+    """
+    options = gate, dtype, along, mode, name_of(swizzle)
+    if bias is None:
+        results = torch.ops.gelu_kernels.quantized_gate_backward(grad, input, bias, *options)
+        return pairs(results, along)
+    *dx, dbias = torch.ops.gelu_kernels.quantized_gate_backward_bias(grad, input, bias, *options)
+    return pairs(dx, along), dbias
+
+
+def quantized_glu_backward(
+    grad: Tensor,
+    input: Tensor,
+    up: Tensor | None = None,
+    *,
+    gate: str,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    along: str = "row",
+    mode: str = "floor",
+    swizzle: str | Enum = "NO_SWIZZLE",
+) -> Results | tuple[Results, Results]:
+    r"""The gradients of :func:`glu` in eight bits: dx = grad up g'(input) and dup = grad g(input),
+    as :func:`quantized_gate_backward` has them.
+
+    Args:
+        grad: the gradient of y, of its shape and dtype.
+        input, up, gate: as for :func:`quantized_glu`.
+        dtype, along, mode, swizzle: as for :func:`quantized_gate`.
+
+    Returns:
+        With ``up`` a pair, dx and dup. Without it one matrix, whose halves they are: what a weight
+        takes that made both halves of ``input``.
+
+    Raises:
+        TypeError, ValueError, NotImplementedError: as :func:`quantized_gate_backward`.
+
+    Accuracy, source: as :func:`quantized_glu`.
+
+    >>> dx, dup = quantized_glu_backward(*[torch.ones(1, 32)] * 3, gate="normal")
+    >>> (dup.data.float() * dup.scale.float())[0, :2]
+    tensor([0.8125, 0.8125])
+    """
+    options = gate, dtype, along, mode, name_of(swizzle)
+    if up is None:
+        results = torch.ops.gelu_kernels.quantized_glu_halves_backward(grad, input, *options)
+        return pairs(results, along)
+    results = torch.ops.gelu_kernels.quantized_glu_backward(grad, input, up, *options)
+    return pairs(results[:4], along), pairs(results[4:], along)

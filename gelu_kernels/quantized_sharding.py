@@ -1,0 +1,58 @@
+"""How the quantised operators run on DTensors: each rank on its own rows, where these are whole
+blocks and their results are parts of the whole."""
+
+from functools import partial
+
+from torch import Tensor
+from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor.experimental import register_sharding
+from torch.distributed.tensor.placement_types import Placement
+
+from gelu_kernels.operators import QUANTIZED, Operator
+
+Sharding = tuple[list[Placement], list[Placement | None]]
+BLOCK, TILE = 32, 128  # rows of a block of a column, and of a tile of swizzled scales
+
+
+def _by_rows(name: str, arguments: dict[str, Tensor | str | None]) -> Placement:
+    """Of a result, where the first dimension of x is cut."""
+    along, scaling = arguments["along"], arguments.get("scaling")
+    is_column, is_scale = "column" in name, name.endswith("scales")
+    if name == "dbias":
+        return Partial()
+    if along == ("row" if is_column else "column"):
+        return Replicate()  # it is empty
+    if is_scale and scaling == "TensorWise":
+        return Partial("max")
+    return Shard(1 if is_column else 0)
+
+
+def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
+    """What one dimension of a mesh may do."""
+    names = [argument.name for argument in op.overload._schema.arguments]
+    arguments = dict(zip(names, args, strict=True))
+    x = arguments["x"]
+    tensors = {name for name, arg in arguments.items() if hasattr(arg, "placements")}
+    results = list(op.outputs)
+
+    def placed(others: Placement) -> list[Placement | None]:
+        """The matrices have rows, the bias and the scale have none."""
+        return [
+            None if name not in tensors else Replicate() if name in ("bias", "scale") else others
+            for name in names
+        ]
+
+    shardings = [([Replicate() for _ in results], placed(Replicate()))]
+    rows_of_rank = x.shape[:-1].numel() / x.mesh.size() if x.ndim > 1 else 0
+    has_columns = arguments["along"] != "row"
+    is_swizzled = arguments["swizzle"] != "NO_SWIZZLE"
+    unit = TILE if is_swizzled else BLOCK if has_columns else 1
+    is_whole = x.ndim > 1 and x.shape[0] % x.mesh.size() == 0 and rows_of_rank % unit == 0
+    # Of swizzled columns a rank's part is no part of the whole.
+    if is_whole and not (is_swizzled and has_columns):
+        shardings.append(([_by_rows(name, arguments) for name in results], placed(Shard(0))))
+    return shardings
+
+
+for op in QUANTIZED:
+    register_sharding(op.overload)(partial(_shardings, op))

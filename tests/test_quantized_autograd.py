@@ -1,0 +1,250 @@
+"""Gradients go straight through a cast to eight bits, in every mode that has gradients; and what
+the quantised operators are to torch.compile, export and autocast."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.library import opcheck
+
+from gelu_kernels import functional
+from gelu_kernels.functional import Quantized
+
+ops = torch.ops.gelu_kernels
+FLOAT8 = torch.float8_e4m3fn
+MX = (FLOAT8, "BlockWise1x32", "both", "rceil", "SWIZZLE_32_4_4")
+each_dtype = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+
+Function = Callable[..., object]
+# An operator of x, a bias and up, quantised and not.
+PAIRS: dict[str, tuple[Function, Function]] = {
+    "gate": (
+        lambda x, bias, up, **k: functional.quantized_gate(x, gate="cauchy", **k),
+        lambda x, bias, up: functional.gate(x, gate="cauchy"),
+    ),
+    "biased gate": (
+        lambda x, bias, up, **k: functional.quantized_gate(x, bias, **k),
+        lambda x, bias, up: functional.gate(x, bias),
+    ),
+    "GLU": (
+        lambda x, bias, up, **k: functional.quantized_swiglu(x, up, **k),
+        lambda x, bias, up: functional.swiglu(x, up),
+    ),
+    "GLU of halves": (
+        lambda x, bias, up, **k: functional.quantized_geglu(torch.cat([x, up], -1), **k),
+        lambda x, bias, up: functional.geglu(torch.cat([x, up], -1)),
+    ),
+}
+each_pair = pytest.mark.parametrize("pair", PAIRS)
+
+
+def arguments(dtype: torch.dtype) -> list[Tensor]:
+    shapes = (2, 32, 96), (96,), (2, 32, 96)
+    return [torch.randn(shape).to(dtype).requires_grad_() for shape in shapes]
+
+
+def gradients(results: Tensor | tuple[Tensor, ...], wrt: list[Tensor], given: object) -> list:
+    return list(torch.autograd.grad(results, wrt, given, allow_unused=True))
+
+
+def equal(a: list[Tensor | None], b: list[Tensor | None]) -> bool:
+    return all((s is None and t is None) or torch.equal(s, t) for s, t in zip(a, b, strict=True))
+
+
+@each_dtype
+@each_pair
+def test_straight_through(pair: str, dtype: torch.dtype) -> None:
+    """Of the data along rows, along columns, or both, whose gradients are added: bit for bit those
+    of the unquantised operator."""
+    quantise, plain = PAIRS[pair]
+    tensors = arguments(dtype)
+    dy, of_columns = torch.randn(2, 32, 96).to(dtype), torch.randn(96, 64).to(dtype)
+    transposed = of_columns.t().reshape(dy.shape)
+
+    def expected(dy: Tensor) -> list[Tensor | None]:
+        return gradients(plain(*tensors), tensors, dy)
+
+    row = functional.dequantize(*quantise(*tensors), dtype=dtype)
+    assert equal(gradients(row, tensors, dy), expected(dy))
+    column = functional.dequantize(*quantise(*tensors, along="column"), dtype=dtype)
+    assert equal(gradients(column, tensors, of_columns), expected(transposed))
+    both = [functional.dequantize(*q, dtype=dtype) for q in quantise(*tensors, along="both")]
+    assert equal(gradients(both, tensors, (dy, of_columns)), expected(dy + transposed))
+
+
+@each_pair
+def test_scales_have_no_gradient(pair: str) -> None:
+    quantise, _ = PAIRS[pair]
+    for results in quantise(*arguments(torch.float32), along="both"):
+        assert results.data.requires_grad and not results.scale.requires_grad
+    amax = quantise(*arguments(torch.float32), scaling="TensorWise", scale=torch.ones(())).amax
+    assert not amax.requires_grad
+
+
+@each_dtype
+def test_other_consumers(dtype: torch.dtype) -> None:
+    """A function of a user's, such as a linear layer by scaled_mm, gives the gradient in full."""
+
+    class Consumer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, data: Tensor, scale: Tensor) -> Tensor:
+            return data.to(dtype)
+
+        @staticmethod
+        def backward(ctx: object, grad: Tensor) -> tuple[Tensor, None]:
+            return grad, None
+
+    x, *_ = arguments(dtype)
+    dy = torch.randn_like(x)
+    result = Consumer.apply(*functional.quantized_gate(x))
+    assert equal(gradients(result, [x], dy), gradients(functional.gelu(x), [x], dy))
+
+
+@each_dtype
+def test_saved_in_eight_bits(dtype: torch.dtype) -> None:
+    """Backward computes with what the eight bits stand for, and keeps no more."""
+    x, bias, up = arguments(dtype)
+    forms = [functional.quantized_gate(t.detach()) for t in (x, up)]  # any numbers
+    as_saved = [functional.dequantize(*f, dtype=dtype).requires_grad_() for f in forms]
+    with functional.save_quantized((x, forms[0]), (up, forms[1])):
+        result = functional.dequantize(*functional.quantized_swiglu(x, up), dtype=dtype)
+    dy = torch.randn_like(x)
+    expected = gradients(functional.swiglu(*as_saved), as_saved, dy)
+    assert equal(gradients(result, [x, up], dy), expected)
+    kept: list[Tensor] = []
+
+    def keep(t: Tensor) -> Tensor:
+        kept.append(t)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        functional.quantized_swiglu(x, up)
+    assert sum(t.nbytes for t in kept) == x.nbytes + up.nbytes
+
+
+def test_refused_derivatives() -> None:
+    x, bias, up = arguments(torch.float32)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.detach(), torch.ones_like(x))
+        with pytest.raises(NotImplementedError, match="quantized_gate_forward: forward-mode AD"):
+            functional.quantized_gate(dual)
+        with pytest.raises(NotImplementedError, match="quantized_glu_forward: forward-mode AD"):
+            functional.quantized_swiglu(x.detach(), dual)
+    dy = torch.ones_like(x)
+    for call, name in (
+        (lambda: functional.quantized_gate_backward(dy, x), "gate_backward"),
+        (lambda: functional.quantized_gate_backward(dy, x.detach(), bias), "gate_backward_bias"),
+        (lambda: functional.quantized_glu_backward(dy, x, up, gate="normal"), "glu_backward"),
+        (
+            lambda: functional.quantized_glu_backward(dy, torch.cat([x, up], -1), gate="normal"),
+            "glu_halves_backward",
+        ),
+    ):
+        with pytest.raises(NotImplementedError, match=f"quantized_{name}: has no derivative"):
+            call()
+        with torch.no_grad():
+            call()
+
+
+def test_vmap_is_refused() -> None:
+    x = torch.randn(3, 4, 32)
+    for function in (functional.quantized_gate, functional.quantized_gate_backward):
+        batched = [x] * (2 if function is functional.quantized_gate_backward else 1)
+        with pytest.raises(NotImplementedError, match="vmap cannot batch it"):
+            torch.vmap(function)(*batched)
+
+
+def test_torch_func() -> None:
+    x = torch.randn(4, 32)
+    weight = torch.randn(4, 32)
+    gradient = torch.func.grad(
+        lambda x: (
+            functional.dequantize(*functional.quantized_gate(x), dtype=x.dtype) * weight
+        ).sum()
+    )(x)
+    assert torch.equal(gradient, torch.func.grad(lambda x: (functional.gate(x) * weight).sum())(x))
+
+
+def loss(pair: str, *tensors: Tensor) -> Tensor:
+    row, column = PAIRS[pair][0](*tensors, along="both")
+    parts = [functional.dequantize(*q, dtype=torch.float32) for q in (row, column)]
+    return parts[0].square().sum() + parts[1].sin().sum()
+
+
+@each_pair
+def test_compiled(pair: str) -> None:
+    """In one graph, with sizes that change."""
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows in (32, 64):
+        tensors = [torch.randn(rows, 64), torch.randn(64), torch.randn(rows, 64)]
+        tensors = [t.requires_grad_() for t in tensors]
+        value, own = loss(pair, *tensors), compiled(pair, *tensors)
+        assert torch.equal(value, own)
+        expected = gradients(value, tensors, None)
+        assert equal(gradients(own, tensors, None), expected)
+
+
+def test_a_gradient_in_eight_bits_is_refused() -> None:
+    """A compiled function that returns data has their gradient rounded to eight bits by torch; it
+    says so."""
+    x = torch.randn(32, 64, requires_grad=True)
+    with pytest.raises(Exception, match="dy must have the dtype of x"):
+        data, _ = torch.compile(functional.quantized_gate, fullgraph=True, backend="aot_eager")(x)
+        data.backward(torch.ones_like(data))
+
+
+def test_inductor() -> None:
+    def function(x: Tensor) -> tuple[Quantized, Quantized]:
+        return functional.quantized_gate(x * 2, along="both", gate="laplace")
+
+    x = torch.randn(64, 96)
+    for ours, compiled in zip(function(x), torch.compile(function, fullgraph=True)(x), strict=True):
+        assert torch.equal(ours.data.view(torch.uint8), compiled.data.view(torch.uint8))
+        assert torch.equal(ours.scale.view(torch.uint8), compiled.scale.view(torch.uint8))
+
+
+def test_exported() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return tuple(functional.quantized_swiglu(x, along="column"))
+
+    rows = torch.export.Dim("blocks", max=1024) * 32
+    x = torch.randn(64, 128)
+    program = torch.export.export(Model(), (x,), dynamic_shapes=({0: rows},))
+    other = torch.randn(96, 128)
+    for ours, exported in zip(Model()(other), program.module()(other), strict=True):
+        assert torch.equal(ours.view(torch.uint8), exported.view(torch.uint8))
+
+
+def test_opcheck() -> None:
+    dy, x, up = (torch.randn(32, 96, requires_grad=i > 0) for i in range(3))
+    halves, bias = torch.randn(32, 192), torch.randn(96)
+    scale = torch.tensor(0.5)
+    tensor_wise = (FLOAT8, "TensorWise", "row", "floor", "NO_SWIZZLE")
+    mx = (FLOAT8, *MX[2:])
+    calls = [
+        ("quantized_gate_forward", (x.detach(), bias, None, "normal", *MX)),
+        ("quantized_gate_forward", (x.detach(), None, scale, "normal", *tensor_wise)),
+        ("quantized_glu_forward", (x.detach(), up.detach(), None, "normal", *MX)),
+        ("quantized_glu_forward", (halves, None, None, "normal", *MX)),
+        ("quantized_gate_backward", (dy, x.detach(), None, "normal", *mx)),
+        ("quantized_gate_backward_bias", (dy, x.detach(), bias, "normal", *mx)),
+        ("quantized_glu_backward", (dy, x.detach(), up.detach(), "normal", *mx)),
+        ("quantized_glu_halves_backward", (dy, halves, "normal", *mx)),
+    ]
+    for name, arguments in calls:
+        opcheck(getattr(ops, name).default, arguments)
+
+
+def test_autocast() -> None:
+    """A parameter in float32 is cast to the dtype of what a product gave."""
+    x, bias, up = (t.detach() for t in arguments(torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        biased = functional.quantized_gate(x.bfloat16(), bias)
+        unit = functional.quantized_geglu(x.bfloat16(), up)
+    expected = functional.quantized_gate(x.bfloat16(), bias.bfloat16())
+    assert torch.equal(biased.data.view(torch.uint8), expected.data.view(torch.uint8))
+    expected = functional.quantized_geglu(x.bfloat16(), up.bfloat16())
+    assert torch.equal(unit.data.view(torch.uint8), expected.data.view(torch.uint8))
