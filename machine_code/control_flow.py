@@ -1,7 +1,7 @@
 """The ways through the instructions of a kernel."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import add
 
 from machine_code.sass import Instruction
@@ -80,6 +80,38 @@ class ControlFlow:
         while i is not None:
             path.append(self.code[i])
             i = best[i][1]
+        return [instruction for instruction in path if is_issued(instruction)]
+
+    def shortest(
+        self, start: int, ends: set[int], is_counted: Callable[[Instruction], bool], most: int
+    ) -> dict[int, Code]:
+        """By how many instructions that are counted a path has: of the paths with the most wide
+        loads the shortest."""
+        best: dict[int, dict[int, tuple[int, int, int | None]]] = {}
+        for i in self.order:
+            found = {0: (0, 0, None)} if i in ends else {}
+            for j in self.successors[i]:
+                if (i, j) not in self.back_edges:
+                    for count, (loads, length, _) in best.get(j, {}).items():
+                        option = loads, length, j
+                        if count not in found or option[:2] > found[count][:2]:
+                            found[count] = option
+            x = self.code[i]
+            step = is_wide(x) and x.name == "LDG", -is_issued(x)
+            best[i] = {
+                count + is_counted(x): (loads + step[0], length + step[1], j)
+                for count, (loads, length, j) in found.items()
+                if count + is_counted(x) <= most
+            }
+        return {count: self._path(best, start, count, is_counted) for count in best[start]}
+
+    def _path(self, best: dict, i: int | None, count: int, is_counted: Callable) -> Code:
+        path = []
+        while i is not None:
+            path.append(self.code[i])
+            after = best[i][count][2]
+            count -= is_counted(self.code[i])
+            i = after
         return [instruction for instruction in path if is_issued(instruction)]
 
     def vector_path(self) -> Code:

@@ -83,5 +83,6 @@ def all_pair_sums(architecture: str) -> dict[str, int]:
 def demangle(names: list[str]) -> dict[str, str]:
     """map_rows<Forward<Normal, fp32>, fp32, false, 4>"""
     lines = run(["c++filt"], input="\n".join(names)).splitlines()
-    clutter = re.compile(r"^void |\(anonymous namespace\)::|\w+::|\((?!anonymous)[^<]*\)$")
+    casts, parameters = r"\((?:\w+::)+\w+\)(?=\d)", r"\((?!anonymous)[^<]*\)$"
+    clutter = re.compile(rf"^void |\(anonymous namespace\)::|{casts}|\w+::|{parameters}")
     return {name: clutter.sub("", line) for name, line in zip(names, lines, strict=True)}

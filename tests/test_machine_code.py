@@ -63,6 +63,9 @@ SPILLED = [
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
 ]
 
+# CUDA's tiles that are quantised stay in registers, all but some words that are read once.
+TILE_STACK = 40
+
 DOUBLE = re.compile(r"D(ADD|FMA|MNMX|MUL|SETP?)\b|MUFU\.\w+64H|.*\bF64\b")
 
 
@@ -179,6 +182,7 @@ def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
         if has_local_memory(x)
         and not (backend == "triton" and not is_short(x) and has_calls(x))
         and (x.name, x.stack) not in SPILLED
+        and not (x.name.startswith("quantize_tiles<") and x.stack <= TILE_STACK)
     ]
 
 

@@ -1,0 +1,63 @@
+"""``python -m bench.quantized_roofline``: how near CUDA's kernels that quantise in MX blocks come
+to the speed of a copy, predicted from their machine code as ``python -m bench.roofline`` does it,
+and the bytes that they move beside a chain of a gate and casts."""
+
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench.options import choice
+from machine_code import cuda_code
+from machine_code.cases import GATES
+from machine_code.machines import MACHINES
+from machine_code.quantized import PASSES, Cell, measured
+
+NAMES = ("H100", "H200", "B200")
+
+
+def chained(cell: Cell) -> float:
+    """Bytes of the pass alone, which writes its results, and of a cast for each direction, which
+    reads them."""
+    read, results = PASSES[cell.operation]
+    casts = 2 if cell.along == "both" else 1
+    return (read + results) * cell.itemsize + results * casts * (cell.itemsize + 1 + 1 / 32)
+
+
+@click.command(help=__doc__, context_settings={"show_default": True})
+@choice("--machine", "machines", NAMES)
+@choice("--gate", "gates", GATES)
+@choice("--dtype", "dtypes", ("bfloat16", "float32"))
+def main(machines, gates, dtypes) -> None:
+    if missing := cuda_code.missing_tools():
+        raise click.ClickException(f"needs {', '.join(missing)}")
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    for name in machines:
+        machine = MACHINES[name]
+        table = Table(title=f"{name}: predicted, not measured")
+        for column in ("pass", "gate", "dtype", "along"):
+            table.add_column(column, no_wrap=True)
+        for column in ("bytes", "of a chain's", "slots", "bound", "% of roof", "TB/s"):
+            table.add_column(column, justify="right")
+        cells = measured(machine.architecture)
+        order = sorted(cells, key=lambda c: (list(PASSES).index(c.operation), GATES.index(c.gate)))
+        for cell in order:
+            if cell.gate not in gates or cell.dtype not in dtypes:
+                continue
+            path = cells[cell]
+            found = machine.predict(cell.moved, path.slots, path.instructions)
+            table.add_row(
+                *cell,
+                f"{cell.moved:.2f}",
+                f"1/{chained(cell) / cell.moved:.1f}",
+                f"{path.slots:.1f}",
+                found.bound,
+                f"{found.percent:.0f}",
+                f"{machine.copied * found.percent / 100:.2f}",
+            )
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What a thread issues for an element in CUDA's kernels whose results are quantised in MX blocks.
+Which directions are wanted a kernel learns at run time: each has a path of its own through it."""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+from machine_code import cuda_code
+from machine_code.control_flow import Code, ControlFlow, is_wide
+from machine_code.sass import Instruction, Kernel
+from machine_code.vector_kernels import CLASSES, TYPES
+
+ALONG = ("row", "column", "both")
+ROWS = 8  # of a lane, a vector in each
+# Of a pass: the matrices that it reads, and its results.
+PASSES = {
+    "forward": (1, 1),
+    "forward with a bias": (1, 1),
+    "GLU forward": (2, 1),
+    "backward": (2, 1),
+    "backward with a bias gradient": (2, 1),
+    "GLU backward": (3, 2),
+}
+NAMES = {
+    ("Forward", "0", "0"): "forward",
+    ("Forward", "1", "0"): "forward with a bias",
+    ("GluForward", "0", "0"): "GLU forward",
+    ("Backward", "1", "1"): "backward",
+    ("Backward", "1", "2"): "backward with a bias gradient",
+    ("GluBackward", "0", "1"): "GLU backward",
+}
+
+
+class Cell(NamedTuple):
+    operation: str
+    gate: str
+    dtype: str
+    along: str
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if self.dtype == "bfloat16" else 4
+
+    @property
+    def moved(self) -> float:
+        """Bytes that an element passes through memory: a result and a scale for 32 of them, in
+        each direction."""
+        read, results = PASSES[self.operation]
+        directions = 2 if self.along == "both" else 1
+        return read * self.itemsize + results * directions * (1 + 1 / 32)
+
+
+class Path(NamedTuple):
+    kernel: Kernel
+    code: Code
+    elements: int  # of a thread
+
+    @property
+    def slots(self) -> float:
+        return len(self.code) / self.elements
+
+    @property
+    def instructions(self) -> dict[str, float]:
+        counts = Counter(instruction.name for instruction in self.code)
+        return {name: count / self.elements for name, count in counts.items()}
+
+
+def stores_numbers(instruction: Instruction) -> bool:
+    """Eight bytes, or four, which are a vector of float32 along a row."""
+    return re.fullmatch(r"STG\.E(\.64)?", instruction.opcode) is not None
+
+
+def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[str, Code]:
+    """By direction. A store along a column is of eight rows."""
+    columns = 8 if dtype == "bfloat16" else 4
+    counts = {"row": ROWS, "column": columns, "both": ROWS + columns}
+    flow = ControlFlow(kernel.instructions)
+    if has_sums:  # once round the loop over bands of rows
+        edge = max(flow.back_edges, key=lambda edge: edge[0] - edge[1])
+        start, ends = edge[1], {edge[0]}
+    else:
+        start = 0
+        ends = {i for i, x in enumerate(kernel.instructions) if x.name == "EXIT"}
+    found = flow.shortest(start, ends, stores_numbers, results * counts["both"])
+    return {along: found[results * count] for along, count in counts.items()}
+
+
+def measured(architecture: str) -> dict[Cell, Path]:
+    """Where a column takes as many stores as a row, the shorter way stands for both."""
+    found = {}
+    for kernel in cuda_code.kernels(architecture):
+        pattern = r"quantize_tiles<(?:AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+), (\d), \D*(\d)>"
+        if not (m := re.match(pattern, kernel.name)):
+            continue
+        function, gate, dtype, columns, number = m.groups()
+        name, gate, dtype = NAMES[function, columns, number], CLASSES[gate], TYPES[dtype]
+        read, results = PASSES[name]
+        elements = ROWS * (8 if dtype == "bfloat16" else 4)
+        for along, code in paths_of(kernel, dtype, results, name.endswith("gradient")).items():
+            if sum(is_wide(x) and x.name == "LDG" for x in code) >= ROWS * read:
+                found[Cell(name, gate, dtype, along)] = Path(kernel, code, elements)
+                if name == "forward with a bias" and dtype == "float32":  # it may be missing
+                    found[Cell("forward", gate, dtype, along)] = Path(kernel, code, elements)
+    return found
