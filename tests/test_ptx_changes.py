@@ -118,7 +118,7 @@ CHANGES = {
         CUDA, "gate_forward", ROWS, subnormal, change(r"fma\.rn\.f32", "fma.rn.ftz.f32"), "bits",
     ),
     "partial sums have another stride": (
-        CUDA, "gate_backward_bias", (1000, 512), ordinary(FP32),
+        CUDA, "gate_backward_bias", (3000, 512), ordinary(FP32),
         change(r"(add_partial_sums[\s\S]*?shl\.b64\s+%rd\d+, %rd\d+), 7;", r"\1, 8;"),
         "memcheck|bits",
     ),

@@ -173,7 +173,9 @@ def loss(pair: str, *tensors: Tensor) -> Tensor:
     return parts[0].square().sum() + parts[1].sin().sum()
 
 
-@each_pair
+@pytest.mark.parametrize(
+    "pair", [p if p == "gate" else pytest.param(p, marks=pytest.mark.slow) for p in PAIRS]
+)
 def test_compiled(pair: str) -> None:
     """In one graph, with sizes that change."""
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=True)
@@ -195,6 +197,7 @@ def test_a_gradient_in_eight_bits_is_refused() -> None:
         data.backward(torch.ones_like(data))
 
 
+@pytest.mark.slow
 def test_inductor() -> None:
     def function(x: Tensor) -> tuple[Quantized, Quantized]:
         return functional.quantized_gate(x * 2, along="both", gate="laplace")

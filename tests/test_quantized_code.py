@@ -10,6 +10,8 @@ from machine_code.cases import GATES
 from machine_code.machines import MACHINES, Prediction
 from machine_code.quantized import ALONG, PASSES, Cell, measured
 
+pytestmark = pytest.mark.slow  # the disassembler takes 14 s
+
 B200_TB_S = 5.5  # what these kernels are to reach of the 6.7 of a copy
 
 
@@ -24,7 +26,7 @@ def predictions(machine: str) -> dict[Cell, Prediction]:
     }
 
 
-@pytest.mark.parametrize("machine", ["H100", pytest.param("B200", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("machine", ["H100", "B200"])
 def test_every_cell_is_found(machine: str) -> None:
     every = product(PASSES, GATES, ["bfloat16", "float32"], ALONG)
     assert predictions(machine).keys() == {Cell(*cell) for cell in every}
@@ -42,7 +44,6 @@ def test_memory_bound_on_h100() -> None:
     }
 
 
-@pytest.mark.slow
 def test_speed_on_a_b200() -> None:
     """All but forward passes of a gate alone, some of which are bound by arithmetic."""
     copied = MACHINES["B200"].copied
