@@ -132,5 +132,7 @@ def test_tensors_that_do_not_go_together() -> None:
         functional.quantized_glu_backward(X.bfloat16(), X, X, gate="normal")
     with pytest.raises(ValueError, match="dy must have the shape of a half of x"):
         functional.quantized_glu_backward(X, X, gate="normal")
+    with pytest.raises(ValueError, match="quantized_geglu: approximate must be one of 'none'"):
+        functional.quantized_geglu(X, approximate="erf")
     with pytest.raises(ValueError, match="the last dimension of x must be even"):
         functional.quantized_swiglu(torch.randn(4, 31))

@@ -10,11 +10,15 @@ from gelu_kernels import _C
 _GATES = {approximate: name for name, approximate in _C.gates() if approximate}
 
 
-def _unknown(op: str, approximate: object) -> ValueError:
-    names = " ".join(map(repr, _GATES))
-    return ValueError(
-        f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
-    )
+def gate_for(op: str, approximate: str) -> str:
+    """The gate that PyTorch's name selects."""
+    try:
+        return _GATES[approximate]
+    except (KeyError, TypeError):  # what has no hash is no key
+        names = " ".join(map(repr, _GATES))
+        raise ValueError(
+            f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
+        ) from None
 
 
 def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none") -> Tensor:
@@ -57,10 +61,7 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
     >>> geglu(torch.cat([x, up]))
     tensor([-0.3173,  0.0000,  1.6827])
     """
-    try:
-        gate = _GATES[approximate]
-    except (KeyError, TypeError):  # what has no hash is no key
-        raise _unknown("geglu", approximate) from None
+    gate = gate_for("geglu", approximate)
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu(input, up, gate=gate)
     return _C.fused_glu(input, up, gate, None, 0.0, None)

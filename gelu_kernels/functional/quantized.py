@@ -11,6 +11,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
+from gelu_kernels.functional.glu import gate_for
 
 
 class Quantized(NamedTuple):
@@ -193,12 +194,12 @@ def quantized_glu(
 
 
 def quantized_geglu(
-    input: Tensor, up: Tensor | None = None, **options: object
+    input: Tensor, up: Tensor | None = None, *, approximate: str = "none", **options: object
 ) -> Results | QuantizedWithAmax:
     r""":func:`quantized_glu` of a GELU: ``geglu(input, up)`` in eight bits.
 
     Args:
-        input, up: as for :func:`geglu`, float32 or bfloat16.
+        input, up, approximate: as for :func:`geglu`; float32 or bfloat16.
         options: as for :func:`quantized_glu`, but ``gate``.
 
     Returns, raises, accuracy, source: as :func:`quantized_glu`.
@@ -206,7 +207,8 @@ def quantized_geglu(
     >>> quantized_geglu(torch.ones(1, 64)).scale.float()
     tensor([[0.0020]])
     """
-    return quantized_glu(input, up, gate="normal", **options)
+    gate = gate_for("quantized_geglu", approximate)
+    return quantized_glu(input, up, gate=gate, **options)
 
 
 def quantized_swiglu(
