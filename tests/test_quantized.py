@@ -125,8 +125,10 @@ def test_forward(
             functional.quantized_swiglu(x, up, dtype=float8, **options(scaling)),
         ),
         (
-            functional.geglu(torch.cat([x, up], -1)),
-            functional.quantized_geglu(torch.cat([x, up], -1), dtype=float8, **options(scaling)),
+            functional.geglu(torch.cat([x, up], -1), approximate="tanh"),
+            functional.quantized_geglu(
+                torch.cat([x, up], -1), approximate="tanh", dtype=float8, **options(scaling)
+            ),
         ),
     ]
     for y, (data, scales) in results:
@@ -235,8 +237,8 @@ def test_layouts(scaling: str, layout: str) -> None:
             assert same(pair, pair_of_copies)
 
 
-def flat(results: tuple) -> list[Tensor]:
-    return [t for r in results for t in ([r] if isinstance(r, Tensor) else r)]
+def flat(results: object) -> list[Tensor]:
+    return [results] if isinstance(results, Tensor) else [t for r in results for t in flat(r)]
 
 
 @each_scaling
@@ -253,6 +255,34 @@ def test_empty(scaling: str) -> None:
             assert (results.scale == 2.0**-126).all()
     _, dbias = functional.quantized_gate_backward(*[torch.empty(0, 32)] * 2, torch.ones(32))
     assert torch.equal(dbias, torch.zeros(32))
+
+
+def every_result(dtype: torch.dtype) -> list[Tensor]:
+    """Of each operator, scaling and format, each time the same."""
+    torch.manual_seed(0)
+    dy, x, up = backward(dtype, 320, 640)
+    bias, float8 = torch.randn(640).to(dtype), tuple(FORMATS)
+    results: list = [straight(dy, dtype=f, mode="rceil", along="both") for f in float8]
+    for scaling in SCALINGS:
+        chosen = options(scaling)
+        results.append(functional.quantized_gate(x, bias, **chosen))
+        results.append(functional.quantized_swiglu(x, up, dtype=float8[1], **chosen))
+    results.append(functional.quantized_gate_backward(dy, x, bias, along="both"))
+    results.append(functional.quantized_glu_backward(dy, x, up, gate="normal", along="both"))
+    return flat(results)
+
+
+@each_dtype
+def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        expected = every_result(dtype)
+        for threads in (2, 3, 5):
+            torch.set_num_threads(threads)
+            assert all(map(same, every_result(dtype), expected))
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_scaled_mm_takes_them() -> None:

@@ -150,6 +150,7 @@ import torch
 import bits
 from calls import CORE_CALLS, DTYPES
 from gelu_kernels import _C
+from test_quantized import every_result
 
 print(_C.build_info()["cpu_capability"])
 for call in CORE_CALLS:
@@ -159,6 +160,9 @@ for call in CORE_CALLS:
             results = call(*bits.of_any_numbers(call, dtype), gate=gate)
             results = [torch.where(t.isnan(), 0, t) for t in results]
             print(call, gate, dtype, *(hash(bits.patterns(t).numpy().tobytes()) for t in results))
+for dtype in (torch.bfloat16, torch.float32):
+    for t in every_result(dtype):
+        print("quantised", dtype, hash(t.flatten().view(torch.uint8).numpy().tobytes()))
 thresholds = _C.soi_thresholds(torch.linspace(-7, 7, 2**20), "normal")
 print(hash(thresholds.numpy().tobytes()))
 """

@@ -38,14 +38,22 @@ uint32_t largest(const T* __restrict y, int64_t columns) {
   return static_cast<uint32_t>(of_all) << kShift<T>;
 }
 
+template <class T>
+uint32_t largest_of_row(const T* y, int64_t columns) {
+  const int64_t whole = columns & ~int64_t{63};
+  const uint32_t of_whole = largest<64>(y, whole),
+                 of_rest = largest<16>(y + whole, columns - whole);
+  return of_whole < of_rest ? of_rest : of_whole;
+}
+
 // Each number times its own factor. A vector of bytes is of 64 numbers: in shorter steps the loop
 // takes twice to four times as long.
 constexpr int64_t kBytesOfVector = 64;
-template <class Precision, class Format, class T>
+template <class Precision, class Format, bool may_be_nan, class T>
 void store(uint8_t* __restrict to, const T* __restrict y, const float* __restrict inverse,
            int64_t columns) {
   const auto number = [=](int64_t j) {
-    return to_float8<Format>(Storage<Precision>::load(y[j]) * inverse[j]);
+    return to_float8<Format, may_be_nan>(Storage<Precision>::load(y[j]) * inverse[j]);
   };
   const int64_t whole = columns & ~(kBytesOfVector - 1);
   for (int64_t j = 0; j < whole; ++j) to[j] = number(j);
@@ -54,16 +62,26 @@ void store(uint8_t* __restrict to, const T* __restrict y, const float* __restric
   }
 }
 
+// If all numbers and factors are finite, no product is NaN.
+template <class Precision, class Format, class T>
+void store(uint8_t* to, const T* y, const float* inverse, int64_t columns, bool is_finite) {
+  is_finite ? store<Precision, Format, false>(to, y, inverse, columns)
+            : store<Precision, Format, true>(to, y, inverse, columns);
+}
+constexpr uint32_t kInfinity = 0x7f800000;
+
 // So many columns of a row are quantised at a time, and their factors lie in an array.
 constexpr int64_t kPiece = 512;
 
 // By one factor.
 template <class Precision, class Format, class T>
-void store(uint8_t* to, const T* y, float inverse, int64_t columns) {
+void store_row(uint8_t* to, const T* y, float inverse, int64_t columns, uint32_t largest) {
+  const bool is_finite = largest < kInfinity && inverse == inverse;
   float all[kPiece];
   for (float& each : all) each = inverse;
   for (int64_t j = 0; j < columns; j += kPiece) {
-    store<Precision, Format>(to + j, y + j, all, columns - j < kPiece ? columns - j : kPiece);
+    const int64_t width = columns - j < kPiece ? columns - j : kPiece;
+    store<Precision, Format>(to + j, y + j, all, width, is_finite);
   }
 }
 
@@ -74,11 +92,14 @@ void store_blocks(uint8_t* to, const T* y, int64_t columns, const InverseOf& inv
   for (int64_t i = 0; i < columns; i += kPiece) {
     const int64_t width = columns - i < kPiece ? columns - i : kPiece;
     float inverse[kPiece];
+    uint32_t most = 0;
     for (int64_t j = 0; j < width; j += block) {
-      const float of_block = inverse_of(i + j, largest<32>(y + i + j, block));
+      const uint32_t own = largest<32>(y + i + j, block);
+      const float of_block = inverse_of(i + j, own);
+      most = most < own ? own : most;
       for (int64_t k = 0; k < block; ++k) inverse[j + k] = of_block;
     }
-    store<Precision, Format>(to + i, y + i, inverse, width);
+    store<Precision, Format>(to + i, y + i, inverse, width, most < kInfinity);
   }
 }
 
@@ -97,15 +118,16 @@ uint32_t quantize_rows(const Quantization& q, const QuantizedMatrix& to, const Q
     };
     switch (q.scaling) {
       case Scaling::TensorWise: {
-        const uint32_t of_row = largest<16>(y, tile.columns);
+        const uint32_t of_row = largest_of_row(y, tile.columns);
         amax = amax < of_row ? of_row : amax;
-        store<Precision, Format>(data, y, given, tile.columns);
+        store_row<Precision, Format>(data, y, given, tile.columns, of_row);
         break;
       }
       case Scaling::RowWise: {
-        const FloatScale own(from_bits(largest<16>(y, tile.columns)), Format::largest);
+        const uint32_t of_row = largest_of_row(y, tile.columns);
+        const FloatScale own(from_bits(of_row), Format::largest);
         floats[place(0, tile.columns)] = own.scale;
-        store<Precision, Format>(data, y, own.inverse, tile.columns);
+        store_row<Precision, Format>(data, y, own.inverse, tile.columns, of_row);
         break;
       }
       case Scaling::BlockWise1x128:
@@ -173,13 +195,16 @@ void quantize_block(const BlockScaling& blocks, const T* __restrict y, int64_t r
     }
   }
   float inverse[kBytesOfVector];
+  Magnitude<T> of_all = 0;
+  for (int j = 0; j < kBytesOfVector; ++j) of_all = of_all < most[j] ? most[j] : of_all;
+  const bool is_finite = static_cast<uint32_t>(of_all) << kShift<T> < kInfinity;
   for (int j = 0; j < kBytesOfVector; ++j) {
     const uint32_t s = blocks.scale_of(static_cast<uint32_t>(most[j]) << kShift<T>);
     scales[j] = static_cast<uint8_t>(s);
     inverse[j] = blocks.inverse_of(s);
   }
   for (int i = 0; i < kMxBlock; ++i) {
-    store<Precision, Format>(numbers[i], y + i * row_length, inverse, columns);
+    store<Precision, Format>(numbers[i], y + i * row_length, inverse, columns, is_finite);
   }
 }
 

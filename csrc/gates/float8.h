@@ -22,7 +22,9 @@ struct e5m2 {
 
 // Rounds to nearest, ties to even. What lies beyond the largest finite number, infinity too,
 // becomes that number; every NaN becomes 0x7f. A GPU's cvt.rn.satfinite does the same.
-template <class Format>
+//
+// Where there is no NaN, `may_be_nan` saves some time.
+template <class Format, bool may_be_nan = true>
 GELU_KERNELS_HD uint8_t to_float8(float x) {
   constexpr int dropped = 23 - Format::mantissa_bits;
   constexpr uint32_t least_normal = (128 - Format::bias) << 23;
@@ -34,7 +36,8 @@ GELU_KERNELS_HD uint8_t to_float8(float x) {
   const uint32_t subnormal = bits(from_bits(u) + from_bits(aligned)) - aligned;
   const uint32_t rounded = u < least_normal ? subnormal : normal;
   const uint32_t finite = rounded < Format::largest_bits ? rounded : Format::largest_bits;
-  return static_cast<uint8_t>(u > 0x7f800000 ? 0x7f : finite | (bits(x) >> 24 & 0x80));
+  const bool is_nan = may_be_nan && u > 0x7f800000;
+  return static_cast<uint8_t>(is_nan ? 0x7f : finite | (bits(x) >> 24 & 0x80));
 }
 
 // How a block's scale, a power of two 2^(s - 127) in eight bits, follows from the largest magnitude
