@@ -67,6 +67,7 @@ def test_from_python(package: Path, layers: nn.Module) -> None:
         torch.testing.assert_close(loaded(x).double(), expected(layers, x), **close)
 
 
+@pytest.mark.slow
 def test_from_cpp(package: Path, program: Path, layers: nn.Module) -> None:
     y = example.run_program(program, package)
     x = torch.arange(-4, 4, 0.5).view(2, 8)
