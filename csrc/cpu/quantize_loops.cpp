@@ -10,7 +10,7 @@ namespace gelu_kernels::cpu {
 namespace {
 
 // The magnitude of a stored number as a signed integer, of which processors have the maximum in
-// every instruction set, and what makes bits of a float of it.
+// every instruction set, and the shift that makes a float's bits of it.
 template <class T>
 using Magnitude = std::conditional_t<sizeof(T) == 2, int16_t, int32_t>;
 template <class T>

@@ -16,8 +16,8 @@ constexpr int kRowLanes = 8;
 constexpr int kBlockLanes = 32;
 
 // Up to 256 rows a block keep the partial sums under 1/128 of the data and the error of a sum in
-// float small; 64 blocks, times the tiles of columns, feed a processor. Whole bands of 32 rows are
-// what the MX scales of a column are of.
+// float small; 64 blocks, times the tiles of columns, feed a processor. A block is whole bands of
+// 32 rows, as a column has an MX scale for each band.
 struct RowBlocks {
   explicit RowBlocks(int64_t rows) : block_rows((rows + 64 * 32 - 1) / (64 * 32) * 32) {
     if (block_rows < 32) block_rows = 32;

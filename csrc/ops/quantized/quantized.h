@@ -55,11 +55,10 @@ void write_one(const char* op, Pass pass, Gate gate, const Recipe& recipe,
                const OptionalTensor& bias, const OptionalTensor& scale, const OptionalTensor& dbias,
                const QuantizedTensors& to, const Tensor& first, const Inputs&... rest) {
   clear(recipe, to);
-  const int64_t columns = first.size(-1), rows = columns ? first.numel() / columns : 0;
   float* amax =
       recipe.scaling == Scaling::TensorWise ? std::get<1>(to).template data_ptr<float>() : nullptr;
   write_quantized<Device, 1>(op, pass, gate, recipe, bias, scale, amax, dbias,
-                             {part_of(recipe, to, rows, columns)}, first, rest...);
+                             {part_of(recipe, to)}, first, rest...);
 }
 
 // data = g(x + bias)/scale
@@ -208,14 +207,11 @@ struct QuantizedGluBackward
     const QuantizedTensors to_dx = empty_results(name(), recipe, x, x.sym_size(-1));
     const QuantizedTensors to_dup = empty_results(name(), recipe, x, x.sym_size(-1));
     if constexpr (Device::has_data) {
-      const int64_t columns = x.size(-1), rows = columns ? x.numel() / columns : 0;
       clear(recipe, to_dx);
       clear(recipe, to_dup);
-      write_quantized<Device, 2>(
-          name(), &QuantizedKernels<Device>::Passes::glu_backward, id, recipe, std::nullopt,
-          std::nullopt, nullptr, std::nullopt,
-          {part_of(recipe, to_dx, rows, columns), part_of(recipe, to_dup, rows, columns)}, dy, x,
-          up);
+      write_quantized<Device, 2>(name(), &QuantizedKernels<Device>::Passes::glu_backward, id,
+                                 recipe, std::nullopt, std::nullopt, nullptr, std::nullopt,
+                                 {part_of(recipe, to_dx), part_of(recipe, to_dup)}, dy, x, up);
     }
     return std::tuple_cat(to_dx, to_dup);
   }
@@ -244,13 +240,11 @@ struct QuantizedGluHalvesBackward
     check_sizes(name(), recipe, x, in.x.sym_size(-1));
     QuantizedTensors to = empty_results(name(), recipe, x, x.sym_size(-1));
     if constexpr (Device::has_data) {
-      const int64_t columns = x.size(-1), rows = columns ? x.numel() / columns : 0;
       clear(recipe, to);
-      write_quantized<Device, 2>(
-          name(), &QuantizedKernels<Device>::Passes::glu_backward, id, recipe, std::nullopt,
-          std::nullopt, nullptr, std::nullopt,
-          {part_of(recipe, to, rows, columns), part_of(recipe, to, rows, columns, columns / 2)}, dy,
-          in.x, in.up);
+      write_quantized<Device, 2>(name(), &QuantizedKernels<Device>::Passes::glu_backward, id,
+                                 recipe, std::nullopt, std::nullopt, nullptr, std::nullopt,
+                                 {part_of(recipe, to), part_of(recipe, to, in.x.size(-1))}, dy,
+                                 in.x, in.up);
     }
     return to;
   }

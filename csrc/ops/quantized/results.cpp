@@ -163,9 +163,12 @@ void clear(const Recipe& recipe, const QuantizedTensors& to) {
   }
 }
 
-QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t rows,
-                        int64_t columns, int64_t first_column) {
+QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t first_column) {
   const auto& [data, scales, column_data, column_scales] = to;
+  const int64_t columns = recipe.along_rows ? data.size(-1) : column_data.size(0);
+  const int64_t rows = recipe.along_columns ? column_data.size(1)
+                       : columns            ? data.numel() / columns
+                                            : 0;
   const auto bytes = [](const Tensor& t) { return reinterpret_cast<uint8_t*>(data_of(t)); };
   const auto tiles = [&](int64_t columns) {
     return recipe.is_swizzled ? (columns + 127) / 128 : 0;

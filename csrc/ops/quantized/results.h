@@ -50,8 +50,7 @@ QuantizedTensors empty_results(const char* op, const Recipe& recipe, const Tenso
 // Zeros where no kernel writes, or all kernels take the maximum.
 void clear(const Recipe& recipe, const QuantizedTensors& to);
 
-// Where the part of so many columns from a column on goes, of rows x columns in all.
-QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t rows,
-                        int64_t columns, int64_t first_column = 0);
+// Where a result goes whose first column is that column of `to`.
+QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t first_column = 0);
 
 }  // namespace gelu_kernels
