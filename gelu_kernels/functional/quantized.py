@@ -51,6 +51,36 @@ def pairs(tensors: Sequence[Tensor], along: str) -> Results:
     return {"row": row, "column": column, "both": (row, column)}[along]
 
 
+def _call(
+    op: str,
+    input: Tensor,
+    beside: Tensor | None,
+    gate: str,
+    dtype: torch.dtype,
+    scaling: str,
+    scale: Tensor | None,
+    along: str,
+    mode: str,
+    swizzle: str,
+) -> Results | QuantizedWithAmax:
+    """An operator that quantises, by the quickest route."""
+    if is_dynamo_compiling() or has_torch_function_variadic(input, beside, scale):
+        results = getattr(torch.ops.gelu_kernels, op)(
+            input,
+            beside,
+            gate=gate,
+            dtype=dtype,
+            scaling=scaling,
+            scale=scale,
+            along=along,
+            mode=mode,
+            swizzle=swizzle,
+        )
+    else:
+        results = getattr(_C, op)(input, beside, gate, dtype, scaling, scale, along, mode, swizzle)
+    return QuantizedWithAmax(*results) if scaling == "TensorWise" else pairs(results, along)
+
+
 def quantized_gate(
     input: Tensor,
     bias: Tensor | None = None,
@@ -122,22 +152,8 @@ def quantized_gate(
     >>> data.float()[0, :2], scale.float()
     (tensor([384., 384.]), tensor([[0.2500]]))
     """
-    names = name_of(scaling), along, mode, name_of(swizzle)
-    if is_dynamo_compiling() or has_torch_function_variadic(input, bias, scale):
-        results = torch.ops.gelu_kernels.quantized_gate(
-            input,
-            bias,
-            gate=gate,
-            dtype=dtype,
-            scaling=names[0],
-            scale=scale,
-            along=along,
-            mode=mode,
-            swizzle=names[3],
-        )
-    else:
-        results = _C.quantized_gate(input, bias, gate, dtype, names[0], scale, *names[1:])
-    return QuantizedWithAmax(*results) if names[0] == "TensorWise" else pairs(results, along)
+    options = gate, dtype, name_of(scaling), scale, along, mode, name_of(swizzle)
+    return _call("quantized_gate", input, bias, *options)
 
 
 def quantized_glu(
@@ -175,22 +191,8 @@ def quantized_glu(
     >>> data.float()[0, :2], scale.float()
     (tensor([384., 384.]), tensor([[0.2500]]))
     """
-    names = name_of(scaling), along, mode, name_of(swizzle)
-    if is_dynamo_compiling() or has_torch_function_variadic(input, up, scale):
-        results = torch.ops.gelu_kernels.quantized_glu(
-            input,
-            up,
-            gate=gate,
-            dtype=dtype,
-            scaling=names[0],
-            scale=scale,
-            along=along,
-            mode=mode,
-            swizzle=names[3],
-        )
-    else:
-        results = _C.quantized_glu(input, up, gate, dtype, names[0], scale, *names[1:])
-    return QuantizedWithAmax(*results) if names[0] == "TensorWise" else pairs(results, along)
+    options = gate, dtype, name_of(scaling), scale, along, mode, name_of(swizzle)
+    return _call("quantized_glu", input, up, *options)
 
 
 def quantized_geglu(
