@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from bench import environment, timing
@@ -136,16 +137,12 @@ def plain(of: Pass, recipe: str, scale: Tensor, *tensors: Tensor) -> list[object
     return [chain(y, recipe, scale) for y in results] + others
 
 
-def flat(results: object) -> list[Tensor]:
-    return [results] if isinstance(results, Tensor) else [t for r in results for t in flat(r)]
-
-
 def check(name: str, recipe: str, scale: Tensor, tensors: list[Tensor]) -> None:
     """One number in a hundred may be the next: products and float32 are not rounded correctly to
     the last bit, and torch rounds 448 / amax twice."""
     of = PASSES[name]
-    expected = flat([chain(y, recipe, scale) for y in of.exact(*tensors)])
-    found = flat(of.ours(*tensors, **options(recipe, scale)))[: len(expected)]
+    expected = tree_leaves([chain(y, recipe, scale) for y in of.exact(*tensors)])
+    found = tree_leaves(of.ours(*tensors, **options(recipe, scale)))[: len(expected)]
     for a, b in zip(found, expected, strict=True):
         if a.dtype.itemsize == 1:
             a, b = a.view(torch.uint8).float(), b.view(torch.uint8).float()

@@ -40,6 +40,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.functional import gelu
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -289,7 +290,7 @@ def quantized_operators():
         assert (communication.get_total_counts() == 0) == has_parts, chosen
         if is_mx:
             whole.append(functional.quantized_gate_backward(dy, x, bias, **chosen))
-        for part, expected in zip(flat(found), flat(whole), strict=True):
+        for part, expected in zip(tree_leaves(found), tree_leaves(whole), strict=True):
             (placement,) = part.placements
             if placement.is_partial():
                 torch.testing.assert_close(part.full_tensor(), expected)  # a sum, or a maximum
@@ -298,10 +299,6 @@ def quantized_operators():
                 expected = expected.chunk(ranks, placement.dim)[dist.get_rank()]
             bits = (t.flatten().view(torch.uint8) for t in (part.to_local(), expected))
             assert torch.equal(*bits), chosen
-
-
-def flat(results: object) -> list[Tensor]:
-    return [results] if isinstance(results, Tensor) else [t for r in results for t in flat(r)]
 
 
 # The SOI map. The ranks have seeds of their own; the seed of the first counts.

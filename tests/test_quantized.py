@@ -4,10 +4,12 @@ that the unquantised operators give."""
 import math
 from collections.abc import Callable, Iterator
 
+import bits
 import pytest
 import torch
 from quantized_oracle import FORMATS, Expected, quantised, unswizzled
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized
@@ -31,9 +33,9 @@ def check(data: Tensor, scales: Tensor, expected: Expected) -> None:
         torch.testing.assert_close(
             scales.double().view(shape), expected.scales, rtol=0, atol=0, equal_nan=True
         )
-    bits = data.view(torch.uint8)
+    codes = data.view(torch.uint8)
     numbers = data.double()
-    assert (bits[expected.numbers.isnan()] == 0x7F).all()
+    assert (codes[expected.numbers.isnan()] == 0x7F).all()
     torch.testing.assert_close(numbers, expected.numbers, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(
         numbers.signbit() & ~numbers.isnan(), expected.numbers.signbit() & ~numbers.isnan()
@@ -82,9 +84,9 @@ def test_every_bfloat16(float8: torch.dtype, mode: str) -> None:
 @each_format
 @each_mode
 def test_random_bits_of_float32(float8: torch.dtype, mode: str) -> None:
-    bits = torch.randint(-(2**31), 2**31, (256, 1024), dtype=torch.int64).int()
-    near = (bits & 0x07FFFFFF) | 0x38000000  # of like magnitudes
-    for numbers in (bits.view(torch.float32), near.view(torch.float32)):
+    integers = torch.randint(-(2**31), 2**31, (256, 1024), dtype=torch.int64).int()
+    near = (integers & 0x07FFFFFF) | 0x38000000  # of like magnitudes
+    for numbers in (integers.view(torch.float32), near.view(torch.float32)):
         row, column = straight(numbers, dtype=float8, mode=mode, along="both")
         check(*row, quantised(numbers, float8, "BlockWise1x32", mode))
         check(*column, quantised(numbers.t(), float8, "BlockWise1x32", mode))
@@ -163,8 +165,7 @@ def test_columns_and_swizzled_scales(
 
 
 def same(a: Tensor, b: Tensor) -> bool:
-    as_bytes = a.flatten().view(torch.uint8), b.flatten().view(torch.uint8)
-    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(*as_bytes)
+    return a.dtype == b.dtype and bits.same(a, b)
 
 
 def backward(dtype: torch.dtype, rows: int, columns: int) -> tuple[Tensor, ...]:
@@ -233,12 +234,8 @@ def test_layouts(scaling: str, layout: str) -> None:
             functional.quantized_glu(x.contiguous(), up.contiguous(), **chosen),
         ),
     ):
-        for pair, pair_of_copies in zip(flat(results), flat(of_copies), strict=True):
+        for pair, pair_of_copies in zip(tree_leaves(results), tree_leaves(of_copies), strict=True):
             assert same(pair, pair_of_copies)
-
-
-def flat(results: object) -> list[Tensor]:
-    return [results] if isinstance(results, Tensor) else [t for r in results for t in flat(r)]
 
 
 @each_scaling
@@ -247,7 +244,7 @@ def test_empty(scaling: str) -> None:
         along = "both" if scaling == "BlockWise1x32" else "row"
         x = torch.empty(shape)
         results = functional.quantized_gate(x, **options(scaling), along=along)
-        data = flat(results)[0]
+        data = tree_leaves(results)[0]
         assert data.shape == shape
         if scaling == "TensorWise":
             assert results.amax == 0
@@ -269,7 +266,7 @@ def every_result(dtype: torch.dtype) -> list[Tensor]:
         results.append(functional.quantized_swiglu(x, up, dtype=float8[1], **chosen))
     results.append(functional.quantized_gate_backward(dy, x, bias, along="both"))
     results.append(functional.quantized_glu_backward(dy, x, up, gate="normal", along="both"))
-    return flat(results)
+    return tree_leaves(results)
 
 
 @each_dtype
