@@ -66,6 +66,10 @@ SPILLED = [
 # CUDA's tiles that are quantised stay in registers, all but some words that are read once.
 TILE_STACK = 40
 
+# Between the lanes of a warp. Where ptxas for sm_80 does not see that all lanes come at once, it
+# writes an exchange twice: in place, which they take if they do, and as a call.
+EXCHANGE = re.compile(r"__cuda_(sm70_)?(shfl|vote|redux)sync_")
+
 DOUBLE = re.compile(r"D(ADD|FMA|MNMX|MUL|SETP?)\b|MUFU\.\w+64H|.*\bF64\b")
 
 
@@ -128,7 +132,7 @@ def has_doubles(kernel: Kernel) -> bool:
 
 
 def has_calls(kernel: Kernel) -> bool:
-    return any(instruction.is_call for instruction in kernel.instructions)
+    return any(x.is_call and not EXCHANGE.search(x.operands) for x in kernel.instructions)
 
 
 def flushes_subnormals(kernel: Kernel) -> bool:
