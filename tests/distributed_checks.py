@@ -13,6 +13,7 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
+import bits
 import pytest
 import soi_oracle
 import torch
@@ -285,7 +286,7 @@ def quantized_operators():
             if is_mx:
                 part_dy = distributed(dy, line(), [S0])
                 found.append(functional.quantized_gate_backward(part_dy, *parts, **placed))
-        # 32 rows are cut into less than blocks; swizzled scales of columns are of the whole.
+        # A rank's part of 32 rows is less than a block; swizzled scales of columns need the whole.
         has_parts = not is_mx or (rows > 32 and chosen != choices[-1])
         assert (communication.get_total_counts() == 0) == has_parts, chosen
         if is_mx:
@@ -297,8 +298,7 @@ def quantized_operators():
                 continue
             if placement.is_shard():  # gloo does not gather eight bits
                 expected = expected.chunk(ranks, placement.dim)[dist.get_rank()]
-            bits = (t.flatten().view(torch.uint8) for t in (part.to_local(), expected))
-            assert torch.equal(*bits), chosen
+            assert bits.same(part.to_local(), expected), chosen
 
 
 # The SOI map. The ranks have seeds of their own; the seed of the first counts.

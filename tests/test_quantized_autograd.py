@@ -3,6 +3,7 @@ the quantised operators are to torch.compile, export and autocast."""
 
 from collections.abc import Callable
 
+import bits
 import pytest
 import torch
 from torch import Tensor
@@ -204,8 +205,7 @@ def test_inductor() -> None:
 
     x = torch.randn(64, 96)
     for ours, compiled in zip(function(x), torch.compile(function, fullgraph=True)(x), strict=True):
-        assert torch.equal(ours.data.view(torch.uint8), compiled.data.view(torch.uint8))
-        assert torch.equal(ours.scale.view(torch.uint8), compiled.scale.view(torch.uint8))
+        assert bits.same(ours.data, compiled.data) and bits.same(ours.scale, compiled.scale)
 
 
 def test_exported() -> None:
@@ -218,7 +218,7 @@ def test_exported() -> None:
     program = torch.export.export(Model(), (x,), dynamic_shapes=({0: rows},))
     other = torch.randn(96, 128)
     for ours, exported in zip(Model()(other), program.module()(other), strict=True):
-        assert torch.equal(ours.view(torch.uint8), exported.view(torch.uint8))
+        assert bits.same(ours, exported)
 
 
 def test_opcheck() -> None:
@@ -248,6 +248,6 @@ def test_autocast() -> None:
         biased = functional.quantized_gate(x.bfloat16(), bias)
         unit = functional.quantized_geglu(x.bfloat16(), up)
     expected = functional.quantized_gate(x.bfloat16(), bias.bfloat16())
-    assert torch.equal(biased.data.view(torch.uint8), expected.data.view(torch.uint8))
+    assert bits.same(biased.data, expected.data)
     expected = functional.quantized_geglu(x.bfloat16(), up.bfloat16())
-    assert torch.equal(unit.data.view(torch.uint8), expected.data.view(torch.uint8))
+    assert bits.same(unit.data, expected.data)

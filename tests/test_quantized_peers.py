@@ -3,6 +3,7 @@ as docs/quantized.md says."""
 
 from collections.abc import Iterator
 
+import bits
 import pytest
 import torch
 from quantized_oracle import FORMATS
@@ -24,18 +25,14 @@ def torchaos(y: Tensor, float8: torch.dtype, mode: str, swizzle: str) -> tuple[T
     return data, scales
 
 
-def bits(t: Tensor) -> Tensor:
-    """Of data, with one NaN."""
+def codes(t: Tensor) -> Tensor:
+    """The bytes of data, with one NaN."""
     is_nan = t.float().isnan()
     return t.view(torch.uint8).masked_fill(is_nan, 0x7F)
 
 
 def same_data(a: Tensor, b: Tensor) -> Tensor:
-    return bits(a) == bits(b)
-
-
-def same_scales(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+    return codes(a) == codes(b)
 
 
 @each_format
@@ -54,16 +51,16 @@ def test_results(dtype: torch.dtype, swizzle: str, mode: str, float8: torch.dtyp
             for pair, of in zip(pairs, (y, y.t()), strict=True):
                 data, scales = torchaos(of, float8, mode, swizzle)
                 assert same_data(pair.data, data).all()
-                assert same_scales(pair.scale, scales)
+                assert bits.same(pair.scale, scales)
 
 
 def numbers_of(dtype: torch.dtype) -> Iterator[Tensor]:
     if dtype == torch.bfloat16:
         yield from every_bfloat16()
     else:
-        bits = torch.randint(-(2**31), 2**31, (512, 1024), dtype=torch.int64).int()
-        yield bits.view(torch.float32)
-        yield ((bits & 0x07FFFFFF) | 0x38000000).view(torch.float32)
+        integers = torch.randint(-(2**31), 2**31, (512, 1024), dtype=torch.int64).int()
+        yield integers.view(torch.float32)
+        yield ((integers & 0x07FFFFFF) | 0x38000000).view(torch.float32)
 
 
 @each_format
@@ -79,7 +76,7 @@ def test_any_numbers(dtype: torch.dtype, mode: str, float8: torch.dtype) -> None
             strict=True,
         ):
             data, scales = torchaos(of, float8, mode, "NO_SWIZZLE")
-            assert same_scales(pair.scale, scales)
+            assert bits.same(pair.scale, scales)
             is_least = (scales.view(torch.uint8) == 0).repeat_interleave(32, -1)
             assert (same_data(pair.data, data) | is_least).all()
             assert not (same_data(pair.data, data) & is_least).all() or not is_least.any()
@@ -92,7 +89,7 @@ def test_blocks_of_the_least_scale() -> None:
         pair = straight(numbers, mode=mode)
         data, scales = torchaos(numbers, torch.float8_e4m3fn, mode, "NO_SWIZZLE")
         assert pair.scale.view(torch.uint8).count_nonzero() == 0
-        assert same_scales(pair.scale, scales)
+        assert bits.same(pair.scale, scales)
         assert (pair.data.double() * 2.0**-127 == 2.0**-120).all()
         assert (data.double() * 2.0**-127 == of_torchao).all()
 
