@@ -75,20 +75,21 @@ struct BlockScaling {
 // A scale that is a float, amax over the format's largest number, and its inverse. Both are at
 // least and at most so large that neither overflows; a row of zeros has the least.
 struct FloatScale {
+  static constexpr float least = Format<float>::smallest_normal;
   float scale, inverse;
 
   FloatScale() = default;
   GELU_KERNELS_HD FloatScale(float amax, float largest) {
     const float quotient = amax / largest;
-    const bool is_least = quotient < 0x1p-126f;
-    scale = is_least ? 0x1p-126f : quotient;
-    inverse = is_least ? 0x1p126f : largest / amax;
+    const bool is_least = quotient < least;
+    scale = is_least ? least : quotient;
+    inverse = is_least ? 1 / least : largest / amax;
   }
 };
 
 // The inverse of a scale that a caller gives, which is to be positive: NaN if it is not.
 GELU_KERNELS_HD float inverse_of_given(float scale) {
-  return !(scale > 0) ? from_bits(0x7fc00000u) : at_most(1 / scale, 0x1.fffffep127f);
+  return !(scale > 0) ? from_bits(0x7fc00000u) : at_most(1 / scale, Format<float>::largest);
 }
 
 }  // namespace gelu_kernels

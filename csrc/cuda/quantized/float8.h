@@ -91,8 +91,8 @@ __device__ __forceinline__ FloatScale float_scale_of(uint32_t amax, float larges
   const int inverse = static_cast<int>(bits(quotient(largest, significand))) - exponent;
   const bool is_least = scale < 1 << 23;
   FloatScale found;
-  found.scale = is_least ? 0x1p-126f : from_bits(static_cast<uint32_t>(scale));
-  found.inverse = is_least ? 0x1p126f : from_bits(static_cast<uint32_t>(inverse));
+  found.scale = is_least ? FloatScale::least : from_bits(static_cast<uint32_t>(scale));
+  found.inverse = is_least ? 1 / FloatScale::least : from_bits(static_cast<uint32_t>(inverse));
   if (amax >= infinity) {
     found.scale = from_bits(amax);
     found.inverse = amax == infinity ? 0.0f : from_bits(amax);

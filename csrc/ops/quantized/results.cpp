@@ -155,7 +155,7 @@ QuantizedTensors empty_results(const char* op, const Recipe& recipe, const Tenso
 void clear(const Recipe& recipe, const QuantizedTensors& to) {
   const auto& [data, scales, column_data, column_scales] = to;
   if (recipe.scaling == Scaling::TensorWise) scales.zero_();
-  if (recipe.scaling == Scaling::RowWise && data.numel() == 0) scales.fill_(0x1p-126);
+  if (recipe.scaling == Scaling::RowWise && data.numel() == 0) scales.fill_(FloatScale::least);
   if (!recipe.is_swizzled) return;
   if (scales.numel() * kMxBlock > data.numel()) scales.view(at::kByte).zero_();
   if (column_scales.numel() * kMxBlock > column_data.numel()) {
