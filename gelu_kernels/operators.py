@@ -172,7 +172,7 @@ CORE = (
     CoreOperator("cdf_gate_backward", "cdf", linear_in=("dy",), ulp=9, ulp_of_16_bits=0.52),
 )
 
-# Those whose results are numbers in eight bits and scales, on which Extent has no hold.
+# Operators whose results are numbers in eight bits and scales, which Extent does not describe.
 QUANTIZED = tuple(
     Operator(name, "quantized")
     for name in (

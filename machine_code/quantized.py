@@ -71,7 +71,7 @@ def stores_numbers(instruction: Instruction) -> bool:
 
 
 def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[str, Code]:
-    """By direction. A store along a column is of eight rows."""
+    """By direction. A store along a column has eight rows."""
     columns = 8 if dtype == "bfloat16" else 4
     counts = {"row": ROWS, "column": columns, "both": ROWS + columns}
     flow = ControlFlow(kernel.instructions)

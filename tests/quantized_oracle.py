@@ -1,4 +1,4 @@
-"""What quantised tensors are to be, by the text of the specifications, in float64.
+"""Quantised tensors by the text of the specifications, in float64.
 
 OCP, "8-bit Floating Point Specification" 1.0 (2023), and "Microscaling Formats (MX) Specification"
 1.0 (2023), sections 5.2, 5.3 and 6.3; cuBLAS, "1D Block Quantization", for the mode rceil.
@@ -56,13 +56,13 @@ def blocks_of(y: Tensor, scaling: str) -> Tensor:
 def quantised(
     y: Tensor, dtype: torch.dtype, scaling: str, mode: str, scale: float | None = None
 ) -> Expected:
-    """Of y along its last dimension, of which products are taken in float32."""
+    """y along its last dimension, with products in float32."""
     largest, _, _ = FORMATS[dtype]
     blocks = blocks_of(y.double(), scaling)
     amax = blocks.abs().amax(-1)  # NaN wins
     if scaling == "BlockWise1x32":
         code = power_of_two(amax, dtype, mode)
-        # The numbers of a block with a NaN mean nothing; those here are torchao's.
+        # The numbers of a block with a NaN mean nothing; here they are torchao's.
         of_nan = 0.0 if mode == "floor" else torch.nan
         inverse = torch.ldexp(torch.ones_like(amax), 127 - code)
         scales, inverse = code, torch.where(code == 255, of_nan, inverse)

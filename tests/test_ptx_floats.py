@@ -283,7 +283,7 @@ def test_pairs_of_floats() -> None:
 
 
 def pairs_of_16_bits(t: Tensor) -> tuple[str, Tensor]:
-    """Each number in the low half, and beside it what stands as far from the end."""
+    """Each number in the low half, and beside it the number as far from the end."""
     return "b32", torch.stack([t, t.flip(0)], 1).contiguous().view(torch.int32).flatten()
 
 
@@ -296,7 +296,7 @@ def assert_pairs(found: Tensor, dtype: torch.dtype, expected: Sequence[float]) -
 def test_arithmetic_of_pairs_of_bfloat_rounds_once() -> None:
     dtype = torch.bfloat16
     a, b, c = (t[::7] for t in floats(dtype, 3))
-    # 3 * 131 is between two of these numbers, and what is added says to which it goes.
+    # 3 * 131 is between two of these numbers, and the addend says to which it goes.
     between = [[x, 131.0, y] for x in (3.0, -3.0) for y in (2.0**-133, -(2.0**-60), 0.0, 1.0)]
     a, b, c = (
         torch.cat([t, torch.tensor(column).to(dtype)])

@@ -327,8 +327,8 @@ def test_a_race_beside_a_barrier_for_some_threads() -> None:
 
 
 def test_what_a_warp_has_seen_it_shows_at_the_next_barrier() -> None:
-    """The first meets the second, and then the second the third, which overwrites what the first
-    has written and read."""
+    """The first meets the second, and then the second the third, which overwrites the bytes that
+    the first has written and read."""
     setup = SHARED + "setp.lt.u32 %p1, %r0, 32; setp.ge.u32 %p3, %r0, 64; setp.eq.u32 %p4, %r0, 0;"
     setup += "setp.eq.u32 %p5, %r0, 64; @%p4 st.shared.u32 [%r9], 5; @%p1 bar.warp.sync -1;"
     read, meet = "@%p1 ld.shared.u32 %r3, [%r9];", "@!%p3 bar.sync 1, 64;"

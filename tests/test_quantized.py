@@ -68,7 +68,7 @@ def mixed(t: Tensor) -> Tensor:
 
 
 def straight(numbers: Tensor, **choices: object) -> Quantized | tuple[Quantized, Quantized]:
-    """What becomes of any numbers: a gradient that is multiplied by one."""
+    """Any numbers, quantised: a gradient that is multiplied by one."""
     return functional.quantized_gate_backward(numbers, torch.full_like(numbers, 100), **choices)
 
 
@@ -283,7 +283,7 @@ def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
 
 
 def test_scaled_mm_takes_them() -> None:
-    """As they are; on a CPU, those that it has there."""
+    """As they are, in the scalings that it has on a CPU."""
     scaled_mm, kinds = torch.nn.functional.scaled_mm, torch.nn.functional.ScalingType
     x, weight = torch.randn(32, 64).bfloat16(), torch.randn(48, 64).to(torch.float8_e4m3fn)
     for kind, scale, ones in (

@@ -1,5 +1,5 @@
-"""Gradients go straight through a cast to eight bits, in every mode that has gradients; and what
-the quantised operators are to torch.compile, export and autocast."""
+"""Gradients go straight through a cast to eight bits, in every mode that has gradients; and
+the quantised operators under torch.compile, export and autocast."""
 
 from collections.abc import Callable
 
@@ -57,8 +57,8 @@ def equal(a: list[Tensor | None], b: list[Tensor | None]) -> bool:
 @each_dtype
 @each_pair
 def test_straight_through(pair: str, dtype: torch.dtype) -> None:
-    """Of the data along rows, along columns, or both, whose gradients are added: bit for bit those
-    of the unquantised operator."""
+    """Of the data along rows, along columns, or both, whose gradients are added: bit for bit the
+    gradients of the unquantised operator."""
     quantise, plain = PAIRS[pair]
     tensors = arguments(dtype)
     dy, of_columns = torch.randn(2, 32, 96).to(dtype), torch.randn(96, 64).to(dtype)
@@ -105,7 +105,7 @@ def test_other_consumers(dtype: torch.dtype) -> None:
 
 @each_dtype
 def test_saved_in_eight_bits(dtype: torch.dtype) -> None:
-    """Backward computes with what the eight bits stand for, and keeps no more."""
+    """Backward computes with the numbers that the eight bits stand for, and keeps no more."""
     x, bias, up = arguments(dtype)
     forms = [functional.quantized_gate(t.detach()) for t in (x, up)]  # any numbers
     as_saved = [functional.dequantize(*f, dtype=dtype).requires_grad_() for f in forms]
@@ -242,7 +242,7 @@ def test_opcheck() -> None:
 
 
 def test_autocast() -> None:
-    """A parameter in float32 is cast to the dtype of what a product gave."""
+    """A parameter in float32 is cast to the dtype of a product's result."""
     x, bias, up = (t.detach() for t in arguments(torch.float32))
     with torch.autocast("cpu", torch.bfloat16):
         biased = functional.quantized_gate(x.bfloat16(), bias)

@@ -12,7 +12,7 @@ from machine_code.quantized import ALONG, PASSES, Cell, measured
 
 pytestmark = pytest.mark.slow  # the disassembler takes 14 s
 
-B200_TB_S = 5.5  # what these kernels are to reach of the 6.7 of a copy
+B200_TB_S = 5.5  # to be reached, of a copy's 6.7
 
 
 @cache

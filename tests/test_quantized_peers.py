@@ -83,7 +83,7 @@ def test_any_numbers(dtype: torch.dtype, mode: str, float8: torch.dtype) -> None
 
 
 def test_blocks_of_the_least_scale() -> None:
-    """torchao's data stand for half of what they should, or for nothing; ours are right."""
+    """torchao's data stand for half of the numbers, or for zero; ours are right."""
     numbers = torch.full((1, 32), 2.0**-120)
     for mode, of_torchao in (("floor", 2.0**-121), ("rceil", 0.0)):
         pair = straight(numbers, mode=mode)
@@ -107,7 +107,7 @@ def test_just_above_a_power_of_two() -> None:
 
 
 def test_a_glu_rounds_once() -> None:
-    """torchao quantises a bfloat16 product of which g(x) was rounded before. Of a million numbers
+    """torchao quantises a bfloat16 product whose g(x) was rounded before. Of a million numbers
     20,208 differ; 9,622 of ours are nearer to the exact product and 8,075 of torchao's."""
     torch.manual_seed(0)
     x, up = torch.randn(1024, 1024).bfloat16(), torch.randn(1024, 1024).bfloat16()

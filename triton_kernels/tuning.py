@@ -125,9 +125,9 @@ def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
 
 @lru_cache(1024)
 def band_tiles(rows: int, columns: int, itemsize: int, has_sums: bool) -> ColumnSumTiles:
-    """Of bands of 32 rows, which a scale of a column is of. A program has one, or for the sums of
-    the columns a block of rows. With more than two vectors, registers for a second program on a
-    processor run out; with one, half of the instructions are those of any tile."""
+    """A column has a scale for each band of 32 rows. A program has one band, or for the sums of the
+    columns a block of rows. With more than two vectors, registers for a second program on a
+    processor run out; with one, half of the instructions are a tile's own."""
     vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else 2
     width = min(_power_of_two(columns), THREADS * vectors * VECTOR_BYTES // itemsize // 32)
     block_rows = column_sum_tiles(rows, columns, itemsize).block_rows if has_sums else 32

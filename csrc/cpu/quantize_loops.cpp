@@ -9,8 +9,8 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// The magnitude of a stored number as a signed integer, of which processors have the maximum in
-// every instruction set, and the shift that makes a float's bits of it.
+// The magnitude of a stored number as a signed integer, for which every instruction set has a
+// maximum, and the shift that makes a float's bits of it.
 template <class T>
 using Magnitude = std::conditional_t<sizeof(T) == 2, int16_t, int32_t>;
 template <class T>
@@ -46,7 +46,7 @@ uint32_t largest_of_row(const T* y, int64_t columns) {
   return of_whole < of_rest ? of_rest : of_whole;
 }
 
-// Each number times its own factor. A vector of bytes is of 64 numbers: in shorter steps the loop
+// Each number times its own factor. A vector of bytes has 64 numbers: in shorter steps the loop
 // takes twice to four times as long.
 constexpr int64_t kBytesOfVector = 64;
 template <class Precision, class Format, bool may_be_nan, class T>

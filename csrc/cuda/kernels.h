@@ -88,7 +88,7 @@ Error (*glu_rows_backward(Gate gate, Dtype dtype))(Queue, const GluRows&);
 
 // The passes whose results are quantised, in float32 and bfloat16. All data and row strides of the
 // inputs, and the bias, are at multiples of 16 bytes, all columns consecutive. Before, amax is 0,
-// and so is what a swizzled layout has beside its scales.
+// and so is the padding of a swizzled layout.
 using QuantizedPass = Error (*)(Queue, const QuantizedOperands&);
 #define GELU_KERNELS_DECLARE(name) \
   QuantizedPass quantized_##name(Gate gate, Dtype dtype, bool biased);

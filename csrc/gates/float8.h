@@ -20,8 +20,8 @@ struct e5m2 {
   static constexpr uint32_t largest_exponent = 15;
 };
 
-// Rounds to nearest, ties to even. What lies beyond the largest finite number, infinity too,
-// becomes that number; every NaN becomes 0x7f. A GPU's cvt.rn.satfinite does the same.
+// Rounds to nearest, ties to even. Numbers beyond the largest finite one, infinity too, become
+// that one; every NaN becomes 0x7f. A GPU's cvt.rn.satfinite does the same.
 //
 // Where there is no NaN, `may_be_nan` saves some time.
 template <class Format, bool may_be_nan = true>
@@ -59,7 +59,7 @@ struct BlockScaling {
         of_infinity(rounds_up ? 254 : 255 - largest_exponent),
         inverse_of_nan(rounds_up ? 0x7fc00000 : 0) {}
 
-  // amax as the bits of a float, of which those of a NaN are the largest.
+  // amax as the bits of a float; a NaN has the largest bits.
   GELU_KERNELS_HD uint32_t scale_of(uint32_t amax) const {
     const uint32_t exponent = (amax + round_up) >> 23;
     const uint32_t finite = exponent > largest_exponent ? exponent - largest_exponent : 0;
@@ -72,8 +72,8 @@ struct BlockScaling {
   }
 };
 
-// A scale that is a float, amax over the format's largest number, and its inverse. Both are at
-// least and at most so large that neither overflows; a row of zeros has the least.
+// A scale that is a float, amax over the format's largest number, and its inverse. The
+// scale is at least `least`, as for a row of zeros, so that the inverse does not overflow.
 struct FloatScale {
   static constexpr float least = Format<float>::smallest_normal;
   float scale, inverse;

@@ -23,7 +23,7 @@ struct ScaleLayout {
   // Of SWIZZLE_32_4_4: 128 rows of 4 scales are a tile of 512 bytes, and so many tiles are in a row
   // (cuBLAS, "1D Block Scaling Factors Layout"). 0 if the layout is plain.
   int64_t tiles;
-  // Of this matrix in the one that the scales are of.
+  // Where this matrix begins in the matrix that owns the scales.
   int64_t first_row, first_column;
 
   // In 32 bits, if the numbers of rows and columns have no more, a GPU computes it sooner.
@@ -77,8 +77,8 @@ struct QuantizedPasses {
 #undef GELU_KERNELS_MEMBER
 };
 
-// The operands of such a pass: its inputs, of which the bias, if there is one, lies along the
-// columns. Where partials are given, the sums of the columns of dx go there, as in ColumnSums.
+// The operands of such a pass: its inputs, and a bias along the columns, if there is one. Where
+// partials are given, the sums of the columns of dx go there, as in ColumnSums.
 struct QuantizedOperands {
   Matrix in[kMaxQuantizedInputs];
   const char* bias;  // consecutive; nullptr if there is none

@@ -46,7 +46,7 @@ def name_of(choice: str | Enum) -> str:
 
 
 def pairs(tensors: Sequence[Tensor], along: str) -> Results:
-    """Of data and scales along the rows, and along the columns, those that are wanted."""
+    """The wanted ones of data and scales along the rows, and along the columns."""
     row, column = Quantized(*tensors[:2]), Quantized(*tensors[-2:])
     return {"row": row, "column": column, "both": (row, column)}[along]
 
@@ -140,8 +140,8 @@ def quantized_gate(
             ``scale`` is checked on a CPU; on a GPU, NaN data tell that it is not positive.
         NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
 
-    Accuracy: the numbers are those of y times the inverse of the scale, rounded to nearest, ties to
-    even. Beyond the largest number of ``dtype`` they saturate; docs/quantized.md says what becomes
+    Accuracy: each number is y times the inverse of the scale, rounded to nearest, ties to even.
+    Beyond the largest number of ``dtype`` it saturates; docs/quantized.md says what becomes
     of NaN, infinity, zeros and subnormal numbers. Bits are the same on every device and on any
     number of threads.
 

@@ -30,7 +30,7 @@ def quantized_gate_backward(
 
     Returns:
         dx as :func:`quantized_gate` returns y; with ``bias`` a pair, dx and the gradient of
-        ``bias`` in its dtype, whose bits are those that autograd gives.
+        ``bias`` in its dtype, with the bits that autograd gives.
 
     Raises:
         TypeError, ValueError: as :func:`quantized_gate`.
@@ -70,8 +70,8 @@ def quantized_glu_backward(
         dtype, along, mode, swizzle: as for :func:`quantized_gate`.
 
     Returns:
-        With ``up`` a pair, dx and dup. Without it one matrix, whose halves they are: what a weight
-        takes that made both halves of ``input``.
+        With ``up`` a pair, dx and dup. Without it one matrix, whose halves they are, for the
+        weight that made both halves of ``input``.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`quantized_gate_backward`.

@@ -37,7 +37,7 @@ def to_float8(x, IS_E5M2: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def magnitude_bits(x):
-    """Of |x|: as integers, of which those of a NaN are the largest."""
+    """The bits of |x| as integers; a NaN has the largest."""
     return bits(x) & 0x7FFFFFFF
 
 

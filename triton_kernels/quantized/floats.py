@@ -40,7 +40,7 @@ def quantize_tiles(
     COLUMNS_FIRST: tl.constexpr,
 ):
     """With a scale that is given, `scales` is the bits of the largest magnitude; else each block of
-    128 has one, and those of a column of blocks lie together."""
+    128 has a scale, and the scales of a column of blocks lie together."""
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     inputs = (x, up, dy, bias, x_row, up_row, dy_row)
     y, _ = results_at(inputs, row, column, rows, columns, VALUE, DERIVATIVE, C, ROWS, COLUMNS)

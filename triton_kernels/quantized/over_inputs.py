@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
 
 
 def in_vectors(inputs: Inputs) -> Inputs:
-    """As matrices whose rows are whole vectors; copies of those whose rows are not."""
+    """As matrices whose rows are whole vectors: copies, where they are not."""
     columns = inputs.x.size(-1)
 
     def matrix(t: Tensor | None) -> Tensor | None:
@@ -159,7 +159,7 @@ def in_blocks(
             shape = tiles.blocks, columns
             partial = torch.empty(shape, dtype=torch.float32, device=dbias.device)
     else:
-        # Two vectors of three inputs too: half of the instructions for one are those of any tile.
+        # Two vectors of three inputs too: with one, half of the instructions are a tile's own.
         tiles = map_tiles(rows, columns, itemsize, min(inputs.matrices, 2))
         tile_rows = block_rows = tiles.rows
     are_halves = len(results) == 2 and results[1] is first

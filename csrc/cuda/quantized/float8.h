@@ -112,7 +112,7 @@ __device__ __forceinline__ float inverse_of_scale(float scale) {
 __device__ __forceinline__ float low_of(uint32_t pair) { return from_bits(pair << 16); }
 __device__ __forceinline__ float high_of(uint32_t pair) { return from_bits(pair & 0xffff0000); }
 
-// The products of two words' numbers. Those of bfloat16 are to be exact, or subnormal.
+// The products of two words' numbers. A product of bfloat16 must be exact, or subnormal.
 template <class Precision>
 __device__ __forceinline__ void multiply(uint32_t a, uint32_t b,
                                          float (&product)[Magnitudes<Precision>::per_word]) {

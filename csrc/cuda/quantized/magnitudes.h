@@ -49,7 +49,7 @@ struct Magnitudes {
     return larger(larger(v.words.x, v.words.y), larger(v.words.z, v.words.w));
   }
 
-  // The words of so many rows, each of which has all of its columns' magnitudes in a word.
+  // The words of so many rows; at first a word has all columns' magnitudes of one row.
   template <int rows>
   static __device__ __forceinline__ void join(const uint32_t (&of)[rows],
                                               uint32_t (&words)[rows / per_word]) {

@@ -1,4 +1,5 @@
-// Derivatives of what is quantised: straight through the cast, as if data/scale were the result.
+// Derivatives of the operators that quantise: straight through the cast, as if data/scale were the
+// result.
 #include "csrc/ops/gate/gradients.h"
 #include "csrc/ops/glu/gradients.h"
 #include "csrc/ops/quantized/quantized.h"
@@ -29,8 +30,8 @@ struct QuantizedGluHalvesNode final : StraightThrough<GluHalvesGradients<Quantiz
   static constexpr const char* kName = "QuantizedGluHalvesBackward";
 };
 
-// Gives the data their node, which takes gradients of any dtype: the engine would round those of an
-// output to its dtype, eight bits.
+// Gives the data their node, which takes gradients of any dtype: the engine would round the
+// gradient of an output to the output's dtype, eight bits.
 template <class Node>
 void set_straight_through(const QuantizedTensors& to, std::string_view along, const Node& node,
                           const Tensor& x) {

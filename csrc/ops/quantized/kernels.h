@@ -22,8 +22,8 @@ struct QuantizedKernels<Cpu> {
 
   static const at::Tensor& with_vectors(const at::Tensor& t) { return t; }
 
-  // A tile of results stays in the processor's cache between the gate's loop and those that
-  // quantise it.
+  // A tile of results stays in the processor's cache between the gate's loop and the
+  // loops that quantise it.
   template <int outputs>
   static void run(const char* op, cpu::Maps Passes::* pass, Gate gate, const at::Tensor& x,
                   const QuantizedOperands& m) {
@@ -67,8 +67,8 @@ struct QuantizedKernels<Cpu> {
   // So much of two results in float32 is in half of a cache of 1 MB, and in 16 bits nearer.
   static constexpr int64_t kTile = int64_t{1} << 14;
 
-  // Column sums are of a block of rows; blocks along the columns are 32 rows long, and in more rows
-  // they fill lines of the cache.
+  // A column sum takes a block of rows. Blocks along the columns are 32 rows long, and more rows
+  // fill lines of the cache.
   static std::pair<int64_t, int64_t> tile_of(const QuantizedOperands& m) {
     const Quantization& q = m.quantization;
     if (m.partials) return {RowBlocks(m.rows).block_rows, cpu::kColumnTile};

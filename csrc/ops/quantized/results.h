@@ -40,10 +40,10 @@ inline Recipe mx_recipe_of(const char* op, at::ScalarType dtype, std::string_vie
   return recipe_of(op, {dtype, "BlockWise1x32", along, mode, swizzle}, x, std::nullopt);
 }
 
-// data, scales, column_data and column_scales. What is not wanted has no elements.
+// data, scales, column_data and column_scales. A direction that is not wanted has no elements.
 using QuantizedTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// For a result of so many columns, whose other dimensions are those of x; checked.
+// For a result of so many columns, whose other dimensions are x's; checked.
 QuantizedTensors empty_results(const char* op, const Recipe& recipe, const Tensor& x,
                                const c10::SymInt& columns);
 

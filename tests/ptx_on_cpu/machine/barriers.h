@@ -21,8 +21,7 @@ class Barriers {
   // `expected` threads shall meet, or the whole block if it is 0.
   void wait(int thread, uint32_t barrier, uint32_t expected, int64_t next);
 
-  // Of those that wait, while all others have ended, the ones that go on. It is a fault if there
-  // are none.
+  // All threads wait or have ended: which go on. It is a fault if none does.
   Threads pass(SharedMemory& shared);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace ptx {
 
-// x + error, of which x is the nearest T; what lies between two of them becomes the odd one.
+// x + error, to which x is the nearest T: where it lies between two of them, the odd one.
 template <class T>
 T rounded_to_odd(T x, double error) {
   if (!(error < 0 || error > 0)) return x;

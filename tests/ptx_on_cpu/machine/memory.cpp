@@ -77,7 +77,7 @@ struct Global {
   }
 };
 
-// What no thread writes while the kernel runs.
+// Memory that no thread writes while the kernel runs.
 struct ReadOnly : Global {
   static constexpr bool kIsWritten = false;
 };

@@ -38,7 +38,7 @@ class SharedMemory {
   std::vector<Touched> touched_;
   int32_t interval_ = 0;  // of the block's barriers
   int32_t whole_ = 0;     // which began when all warps had met
-  // After that, which intervals of every warp each warp sees: those before this number.
+  // After that, each warp sees the intervals of every warp before this number.
   std::array<std::array<int32_t, kWarps>, kWarps> seen_ = {};
 };
 
