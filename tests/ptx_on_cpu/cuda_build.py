@@ -1,6 +1,7 @@
 """The project's .cu files as nvcc compiles them: their PTX, and their host code in one library.
 
-The library has a stub of CUDA's runtime in place of cudart, and the operators for tensors.
+The library has a stub of CUDA's runtime in place of cudart, and the operators for tensors. Objects
+that `make build` made with PTX and its lines, as .ci/run has it do, are not compiled again.
 """
 
 import ctypes
@@ -18,7 +19,8 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-import gelu_kernels  # noqa: F401 (it defines the operators)
+from gelu_kernels import _C  # which defines the operators
+from machine_code.sass import missing_triton, tool
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -36,6 +38,20 @@ LIBRARY = "gelu_kernels_ptx_on_cpu.so"
 WITH_LIBRARY = "sm_90"  # whose PTX comes with it
 ARCHITECTURES = [WITH_LIBRARY, "sm_80", "sm_100", "sm_120"]
 BUILT = "13.0.88 for 80-real 90"  # the nvcc that errors tell of
+MADE = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"  # by setup.py
+
+
+@cache
+def _objects() -> dict[str, Path]:
+    """Of the build, if it kept the PTX that goes with the library, and the lines of its source."""
+    cache = MADE / "CMakeCache.txt"
+    has_ptx = WITH_LIBRARY.removeprefix("sm_") in _C.build_info()["cuda"].split()
+    if not has_ptx or missing_triton() or not cache.exists():
+        return {}
+    if not re.search(r"^CMAKE_CUDA_FLAGS:.*line-info", cache.read_text(), re.M):
+        return {}
+    folder = MADE / "CMakeFiles" / "cuda_kernels.dir"
+    return {name: folder / f"{path.relative_to(ROOT)}.o" for name, path in KERNELS.items()}
 
 
 def _variables() -> Iterator[str]:
@@ -45,6 +61,8 @@ def _variables() -> Iterator[str]:
     yield f"warnings = {','.join(cpp_library.WARNINGS)}"
     yield f"operator_flags = {' '.join(flags)}"
     yield f"torch_library = {Path(torch.__file__).parent / 'lib'}"
+    if _objects():
+        yield f"cuobjdump = {tool('cuobjdump')}"
     yield f"include {HERE / 'cuda.ninja'}"
 
 
@@ -58,14 +76,18 @@ def _nvcc(architecture: str) -> str:
 
 
 def _steps() -> Iterator[str]:
+    made = _objects()
     yield "build operators.o: operators operators.cpp"  # the longest first
     for architecture in ARCHITECTURES:
         for name, path in KERNELS.items():
             ptx = f"{architecture}/{name}.ptx"
-            if architecture == WITH_LIBRARY:
-                yield f"build {name}.o | {ptx}: host_and_ptx {path}"
-            else:
+            if architecture != WITH_LIBRARY:
                 yield f"build {ptx}: ptx {path}"
+            elif made:
+                yield f"build {ptx}: embedded_ptx {made[name]}"
+            else:
+                yield f"build {name}.o | {ptx}: host_and_ptx {path}"
+            yield f"  architecture = {architecture}"
             yield f"  nvcc = {_nvcc(architecture)}"
             yield f"  name = {name}"
             yield f"  ptx = {ptx}"
@@ -73,8 +95,9 @@ def _steps() -> Iterator[str]:
         yield f"build {architecture}: phony {everything}"
     for path in STUB:
         yield f"build stub_{path.stem}.o: stub {path}"
-    objects = ["operators", *KERNELS, *(f"stub_{path.stem}" for path in STUB)]
-    yield f"build {LIBRARY}: link {' '.join(f'{name}.o' for name in objects)}"
+    objects = ["operators.o", *(f"stub_{path.stem}.o" for path in STUB)]
+    objects += [str(made.get(name, f"{name}.o")) for name in KERNELS]
+    yield f"build {LIBRARY}: link {' '.join(objects)}"
 
 
 def _build(target: str) -> Path:
@@ -90,14 +113,16 @@ def _build(target: str) -> Path:
         for name, text in {"operators.cpp": one_file, "build.ninja": steps}.items():
             if not (folder / name).exists() or (folder / name).read_text() != text:
                 (folder / name).write_text(text)
-        ninja = subprocess.run(
-            ["ninja", "-C", folder, target],
-            env={**os.environ, "PATH": path},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert ninja.returncode == 0, ninja.stdout
+        made = [(MADE, "cuda_kernels")] if _objects() else []
+        for where, wanted in [*made, (folder, target)]:
+            ninja = subprocess.run(
+                ["ninja", "-C", where, wanted],
+                env={**os.environ, "PATH": path},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            assert ninja.returncode == 0, ninja.stdout
     return folder
 
 
