@@ -23,11 +23,11 @@ class VectorKernel:
         flow = ControlFlow(self.kernel.instructions)
         return flow.vector_loop() if self.case.has_sums else flow.vector_path()
 
-    @property
+    @cached_property
     def loads(self) -> int:
         return self._wide("LDG")
 
-    @property
+    @cached_property
     def stores(self) -> int:
         return self._wide("STG")
 
