@@ -1,7 +1,7 @@
 """Sizes, strides, offsets and memory: where a tensor lies makes no difference to any element.
 
-Results are compared with the reference in float64, then, bit for bit, with those on contiguous
-clones; what fake tensors are told, with what turns out.
+Results on contiguous tensors are compared with the reference in float64, and all results, bit for
+bit, with those on contiguous clones; what fake tensors are told, with what turns out.
 """
 
 import bits
@@ -22,10 +22,12 @@ def maker(dtype: torch.dtype, device: str) -> Make:
 
 def check(call: Call, tensors: list[Tensor]) -> None:
     sample = Sample(call, call.gates[0], tensors)
+    contiguous = all(t.is_contiguous() for t in tensors)
     before = [t.clone() for t in tensors]
     results = call(*tensors)
     plain = call(*(t.clone(memory_format=torch.contiguous_format) for t in tensors))
-    for result, expected, other in zip(results, sample.expected(), plain, strict=True):
+    assert all(map(bits.same, results, plain))
+    for result, expected in zip(results, sample.expected(), strict=True) if contiguous else ():
         if result.is_floating_point():
             tolerance = {"rtol": ROUNDING[result.dtype], "atol": ROUNDING[result.dtype]}
             terms = results[0].numel() / max(result.numel(), 1)  # of a sum, whose errors add up
@@ -33,7 +35,6 @@ def check(call: Call, tensors: list[Tensor]) -> None:
             torch.testing.assert_close(result.double() / scale, expected / scale, **tolerance)
         else:
             assert torch.equal(result, expected)
-        assert bits.same(result, other)
     for t, b in zip(tensors, before, strict=True):
         assert bits.same(t, b)
     own, given = (
