@@ -185,6 +185,12 @@ QUANTIZED = tuple(
     )
 )
 
+# Gradients of a weight, whose shape Extent does not describe; composed of other operators.
+LINEAR = tuple(
+    Operator(name, "linear")
+    for name in ("gate_linear_backward_weight", "glu_linear_backward_weight")
+)
+
 Gate = Callable[[Tensor], Tensor]
 
 

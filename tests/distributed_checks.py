@@ -39,7 +39,7 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, silu
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
@@ -48,6 +48,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import transformer
 
 from gelu_kernels import functional
+from gelu_kernels.nn import MLP as OurMLP
 from gelu_kernels.nn import LinearGELU, SOIMap
 from gelu_kernels.operators import Extent
 
@@ -414,6 +415,28 @@ class TorchMLP(MLP):
         return self.down(gelu(nn.functional.linear(x, self.up.weight, self.up.bias)))
 
 
+class Recomputing(OurMLP):
+    def __init__(self) -> None:
+        super().__init__(8, 12, dtype=torch.float64)
+
+
+class TorchRecomputing(Recomputing):
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = gelu(self.up(x) + self.down.gate_bias)
+        return nn.functional.linear(hidden, self.down.weight, self.down.bias)
+
+
+class RecomputingGLU(OurMLP):
+    def __init__(self) -> None:
+        super().__init__(8, 12, gate="logistic", glu=True, dtype=torch.float64)
+
+
+class TorchRecomputingGLU(RecomputingGLU):
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.up(x).chunk(2, -1)
+        return nn.functional.linear(silu(gate) * up, self.down.weight, self.down.bias)
+
+
 def steps(network: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
     """The losses and the last gradients."""
     optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
@@ -442,9 +465,11 @@ def my_batches(mesh: DeviceMesh) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def assert_trains_as_one_process(network: nn.Module, data: DeviceMesh | None) -> None:
+def assert_trains_as_one_process(
+    network: nn.Module, data: DeviceMesh | None, alone: type[nn.Module] = TorchMLP
+) -> None:
     """`data` is the mesh over whose ranks the batches are divided."""
-    expected = steps(build(TorchMLP), batches())
+    expected = steps(build(alone), batches())
     losses, *gradients = steps(network, my_batches(data) if data else batches())
     if data:
         dist.all_reduce(losses, group=data.get_group())
@@ -488,6 +513,47 @@ def sharded_and_tensor_parallel():
     network = parallelize_module(build(MLP), grid()["tp"], TENSOR_PARALLEL)
     fully_shard(network, mesh=grid()["dp"])
     assert_trains_as_one_process(network, grid()["dp"])
+
+
+@check
+def recomputing_networks():
+    for kind, alone in (
+        (Recomputing, TorchRecomputing),
+        (RecomputingGLU, TorchRecomputingGLU),
+    ):
+        network = build(kind)
+        for layer in (network.up, network.down, network):
+            fully_shard(layer, mesh=line())
+        assert_trains_as_one_process(network, line(), alone)
+    network = parallelize_module(build(Recomputing), line(), TENSOR_PARALLEL)
+    assert network.down.weight.placements == (S1,)
+    assert_trains_as_one_process(network, None, TorchRecomputing)
+    network = parallelize_module(build(Recomputing), grid()["tp"], TENSOR_PARALLEL)
+    fully_shard(network, mesh=grid()["dp"])
+    assert_trains_as_one_process(network, grid()["dp"], TorchRecomputing)
+
+
+@check
+def weight_gradients():
+    """Without communication where rows are cut, or columns of either, or a sum is pending."""
+    x, up, dy = random(4, 6, 8), random(4, 6, 8, seed=1), random(4, 6, 12, seed=2)
+    gate_bias = random(8, seed=3)
+    expected_gate = dy.flatten(0, 1).t() @ gelu(x + gate_bias).flatten(0, 1)
+    expected_glu = dy.flatten(0, 1).t() @ (gelu(x) * up).flatten(0, 1)
+    for of_dy, of_x, of_dweight in (
+        (R, R, R), (S0, S0, P), (S1, S1, P), (S2, R, S0), (R, S2, S1), (P, R, P)
+    ):  # fmt: skip
+        part_dy, part_x, part_up = (
+            distributed(t, line(), [p]) for t, p in ((dy, of_dy), (x, of_x), (up, of_x))
+        )
+        part_bias = distributed(gate_bias, line(), [S0 if of_x == S2 else R])
+        with CommDebugMode() as communication:
+            of_gate = ops.gate_linear_backward_weight(part_dy, part_x, part_bias, "normal")
+            of_glu = ops.glu_linear_backward_weight(part_dy, part_x, part_up, "normal")
+        assert communication.get_total_counts() == 0, communication.get_comm_counts()
+        assert of_gate.placements == of_glu.placements == (of_dweight,)
+        assert_close(of_gate, expected_gate)
+        assert_close(of_glu, expected_glu)
 
 
 @check

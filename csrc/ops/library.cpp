@@ -10,16 +10,24 @@ namespace gelu_kernels {
 TORCH_LIBRARY(gelu_kernels, m) {
   PublicOperators::define(m);
   CoreOperators::define(m);
+  ComposedOperators::define(m);
 }
 
 TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) { PublicOperators::compose(m); }
+TORCH_LIBRARY_IMPL(gelu_kernels, CompositeExplicitAutograd, m) { ComposedOperators::compose(m); }
 
 // Without it vmap would call a public operator for each element of a batch, with no regard to
 // `randomness`.
 TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatchedDecomposition, m) { PublicOperators::compose(m); }
 
-TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) { CoreOperators::batch(m); }
-TORCH_LIBRARY_IMPL(gelu_kernels, Autograd, m) { CoreOperators::differentiate(m); }
+TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) {
+  CoreOperators::batch(m);
+  ComposedOperators::batch(m);
+}
+TORCH_LIBRARY_IMPL(gelu_kernels, Autograd, m) {
+  CoreOperators::differentiate(m);
+  ComposedOperators::differentiate(m);
+}
 TORCH_LIBRARY_IMPL(gelu_kernels, CPU, m) { CoreOperators::compute<Cpu>(m); }
 TORCH_LIBRARY_IMPL(gelu_kernels, Meta, m) { CoreOperators::compute<Meta>(m); }
 

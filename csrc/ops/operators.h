@@ -4,13 +4,14 @@
 #include "csrc/ops/cdf/cdf.h"
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
+#include "csrc/ops/linear/linear.h"
 #include "csrc/ops/quantized/quantized.h"
 #include "csrc/ops/soi/soi.h"
 
 namespace gelu_kernels {
 
 using PublicOperators = Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap,
-                                 FusedBiasSoiMap, CdfGate, QuantizedGate, QuantizedGlu>;
+                                 FusedBiasSoiMap, CdfGate, QuantizedGate, QuantizedGlu, GateLinear, GluLinear>;
 
 using CoreOperators =
     Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
@@ -19,5 +20,8 @@ using CoreOperators =
              CdfGateForward, CdfGateBackward, QuantizedGateForward, QuantizedGluForward,
              QuantizedGateBackward, QuantizedGateBackwardBias, QuantizedGluBackward,
              QuantizedGluHalvesBackward>;
+
+// Composed of core operators and torch's, for autograd and compilers one operator each.
+using ComposedOperators = Registry<GateLinearBackwardWeight, GluLinearBackwardWeight>;
 
 }  // namespace gelu_kernels

@@ -8,6 +8,7 @@ from gelu_kernels.functional.cdf import cdf_gate
 from gelu_kernels.functional.dequantize import dequantize, save_quantized
 from gelu_kernels.functional.gate import bias_gelu, cauchy_gate, gate, gelu, lalu, silu
 from gelu_kernels.functional.glu import geglu, glu, swiglu
+from gelu_kernels.functional.linear import gate_linear, glu_linear
 from gelu_kernels.functional.quantized import (
     Quantized,
     QuantizedWithAmax,
@@ -31,9 +32,11 @@ __all__ = [
     "cdf_gate",
     "dequantize",
     "gate",
+    "gate_linear",
     "geglu",
     "gelu",
     "glu",
+    "glu_linear",
     "lalu",
     "quantized_gate",
     "quantized_gate_backward",

@@ -1,0 +1,99 @@
+"""A linear layer after a gate or a gated linear unit, which keeps no result of these."""
+
+import torch
+from torch import Tensor
+
+
+def gate_linear(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    gate_bias: Tensor | None = None,
+    gate: str = "normal",
+) -> Tensor:
+    r"""``linear(gate(input + gate_bias), weight, bias)``, which keeps half as much for backward.
+
+    .. math:: y = g(x + b_g) \, W^T + b
+
+    Autograd keeps ``input``, and computes :math:`g(x + b_g)`, which the gradient of ``weight``
+    takes, in backward once more, where the separate functions would keep both tensors. All results
+    and gradients have the same bits as theirs.
+
+    Args:
+        input: a tensor of at least one dimension, float64, float32, float16 or bfloat16: the hidden
+            layer before its activation, ``(*, hidden)``.
+        weight: ``(features, hidden)``, of the same dtype and device.
+        bias: a vector of length ``features``, likewise.
+        gate_bias: a vector of length ``hidden``, likewise: the bias of the hidden layer, whose
+            gradient comes in the pass that computes the gradient of ``input``.
+        gate: the name of the gate, as for :func:`gelu_kernels.functional.gate`.
+
+        Under autocast ``weight`` and ``bias`` are cast as ``torch.nn.functional.linear`` casts
+        them, and ``gate_bias`` to the dtype of ``input``.
+
+    Returns:
+        A tensor of shape ``(*, features)``, as ``torch.nn.functional.linear`` returns it.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device or ``gate`` is not as above.
+
+    Accuracy: the gate as :func:`gelu_kernels.functional.gate`; the products of matrices are
+    torch's.
+
+    Memory: where torch computes the gradients in batches (``torch.vmap``), for jagged tensors and
+    in forward-mode AD, it is the separate functions. docs/memory.md has the figures.
+
+    Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models"
+    (2022), section 5; Karpathy, llm.c, pull request 420.
+
+    >>> x, weight = torch.tensor([[-1.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0, 2.0]])
+    >>> gate_linear(x, weight)
+    tensor([[1.5240]])
+    """
+    return torch.ops.gelu_kernels.gate_linear(input, weight, bias, gate_bias=gate_bias, gate=gate)
+
+
+def glu_linear(
+    input: Tensor,
+    up: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    gate: str = "normal",
+    limit: float | None = None,
+    up_offset: float = 0.0,
+) -> Tensor:
+    r"""``linear(glu(input, up), weight, bias)``, which keeps two thirds as much for backward.
+
+    .. math:: y = (g(x) \odot \text{up}) \, W^T + b
+
+    Autograd keeps ``input`` and ``up``, and computes their gated linear unit in backward once more,
+    as :func:`gate_linear` does.
+
+    Args:
+        input, up, gate, limit, up_offset: as for :func:`gelu_kernels.functional.glu`, of at least
+            one dimension. ``up=None`` for the halves of ``input``.
+        weight: ``(features, hidden)``, where ``glu(input, up)`` is ``(*, hidden)``, of the same
+            dtype and device.
+        bias: a vector of length ``features``, likewise.
+
+    Returns:
+        A tensor of shape ``(*, features)``, as ``torch.nn.functional.linear`` returns it.
+
+    Raises:
+        TypeError: a dtype or layout is not as above.
+        ValueError: a shape, a device, ``gate``, ``limit`` or ``up_offset`` is not as above.
+
+    Accuracy: as :func:`gelu_kernels.functional.glu` and torch's products of matrices.
+
+    Source: as :func:`gate_linear`; Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
+
+    >>> x, weight = torch.tensor([[-1.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0, 2.0]])
+    >>> glu_linear(x, x, weight, gate="logistic")
+    tensor([[1.7311]])
+    """
+    return torch.ops.gelu_kernels.glu_linear(
+        input, up, weight, bias, gate=gate, limit=limit, up_offset=up_offset
+    )

@@ -1,0 +1,43 @@
+"""How the gradient of a weight after a gate runs on DTensors: as a product of matrices, dy^T h."""
+
+from functools import partial
+
+from torch import Tensor
+from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor.experimental import register_sharding
+from torch.distributed.tensor.placement_types import Placement
+
+from gelu_kernels.operators import LINEAR, Operator
+
+Sharding = tuple[list[Placement], list[Placement | None]]
+
+
+def _shardings(op: Operator, *args: Tensor | str | float | None) -> list[Sharding]:
+    """What one dimension of a mesh may do: rows of dy and x may be cut, columns of either, and a
+    sum may be pending in dy."""
+    names = [argument.name for argument in op.overload._schema.arguments]
+    tensors = {
+        name: arg for name, arg in zip(names, args, strict=False) if hasattr(arg, "placements")
+    }
+    last = tensors["x"].ndim - 1
+
+    def sharding(of_dweight: Placement, of_dy: Placement, of_x: Placement) -> Sharding:
+        along = Shard(0) if of_x == Shard(last) else Replicate()
+        placed = {"dy": of_dy, "x": of_x, "up": of_x, "gate_bias": along}
+        return [of_dweight], [placed[name] if name in tensors else None for name in names]
+
+    whole = Replicate()
+    shardings = [
+        sharding(whole, whole, whole),
+        sharding(Shard(0), Shard(last), whole),
+        sharding(Partial(), Partial(), whole),
+        *[sharding(Partial(), Shard(dim), Shard(dim)) for dim in range(last)],
+    ]
+    # A cut of the last dimension would not cut both halves.
+    if "up" not in names or "up" in tensors:
+        shardings.append(sharding(Shard(1), whole, Shard(last)))
+    return shardings
+
+
+for op in LINEAR:
+    register_sharding(op.overload)(partial(_shardings, op))
