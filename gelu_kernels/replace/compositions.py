@@ -22,16 +22,16 @@ def compositions(cls: type[nn.Module]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     uses: Counter[str] = Counter()
-    for method, receiver in _methods(cls):
-        assigned = _assigned_just_before(method)
+    for method, receiver in methods(cls):
+        assigned = assigned_just_before(method)
         for node in ast.walk(method):
-            uses[_attribute(node, receiver)] += 1
+            uses[attribute(node, receiver)] += 1
             if isinstance(node, ast.Attribute) and node.attr in ("weight", "bias"):
-                uses[_attribute(node.value, receiver)] -= 1
+                uses[attribute(node.value, receiver)] -= 1
             if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
                 argument = assigned.get(node.args[0], node.args[0])
-                outer = _attribute(node.func, receiver)
-                inner = isinstance(argument, ast.Call) and _attribute(argument.func, receiver)
+                outer = attribute(node.func, receiver)
+                inner = isinstance(argument, ast.Call) and attribute(argument.func, receiver)
                 if outer and inner:
                     found[outer] = inner
     return {outer: inner for outer, inner in found.items() if uses[outer] == 1 and uses[inner] == 1}
@@ -47,17 +47,39 @@ def factors(cls: type[nn.Module]) -> frozenset[str]:
     """
     uses: Counter[str] = Counter()
     products: Counter[str] = Counter()
-    for method, receiver in _methods(cls):
-        operands = list(_operands(method))
+    for method, receiver in methods(cls):
+        operands = [value for _, value in _operands(method)]
         for node in ast.walk(method):
-            uses[_attribute(node, receiver)] += 1
+            uses[attribute(node, receiver)] += 1
             if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
-                products[_attribute(node.func, receiver)] += node in operands
+                products[attribute(node.func, receiver)] += node in operands
     return frozenset(name for name in uses if name and uses[name] == products[name])
 
 
-def _operands(method: ast.FunctionDef) -> Iterator[ast.expr]:
-    """Of products; for a name that nothing else reads, the values assigned to it."""
+@cache
+def products(cls: type[nn.Module]) -> dict[str, str]:
+    """``{"inner": "outer"}`` for each ``self.outer(self.inner(...) * other)`` in the methods of
+    ``cls``, where :func:`factors` has ``inner``, and ``outer`` has no other use. Names may stand
+    between as for :func:`compositions` and :func:`factors`."""
+    found: dict[str, str] = {}
+    uses: Counter[str] = Counter()
+    for method, receiver in methods(cls):
+        assigned = assigned_just_before(method)
+        operands = list(_operands(method))
+        for node in ast.walk(method):
+            uses[attribute(node, receiver)] += 1
+            if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+                argument = assigned.get(node.args[0], node.args[0])
+                values = [value for product, value in operands if product is argument]
+                calls = [value.func for value in values if isinstance(value, ast.Call)]
+                for inner in filter(None, (attribute(call, receiver) for call in calls)):
+                    found[inner] = attribute(node.func, receiver)
+    return {i: o for i, o in found.items() if o and uses[o] == 1 and i in factors(cls)}
+
+
+def _operands(method: ast.FunctionDef) -> Iterator[tuple[ast.BinOp, ast.expr]]:
+    """Products, each with its operands; for a name that nothing else reads, the values assigned to
+    it."""
     nodes = list(ast.walk(method))
     read = Counter(node.id for node in nodes if isinstance(node, ast.Name) and _is_read(node))
     assigned = [n for n in nodes if isinstance(n, ast.Assign) and len(n.targets) == 1]
@@ -70,7 +92,7 @@ def _operands(method: ast.FunctionDef) -> Iterator[ast.expr]:
             values = [a.value for a in assigned if name and _name(a.targets[0]) == name]
             for value in values if read[name] == 1 else [operand]:
                 if not any(value.lineno <= line <= product.end_lineno for line in written):
-                    yield value
+                    yield product, value
 
 
 def _writes(node: ast.AST) -> bool:
@@ -86,7 +108,7 @@ def _writes(node: ast.AST) -> bool:
 
 
 @cache
-def _methods(cls: type[nn.Module]) -> tuple[tuple[ast.FunctionDef, str], ...]:
+def methods(cls: type[nn.Module]) -> tuple[tuple[ast.FunctionDef, str], ...]:
     """With the name of ``self`` in each; none if the source of one cannot be read."""
     members = [m for base in cls.__mro__ if base is not nn.Module for m in vars(base).values()]
     unwrapped = [inspect.unwrap(getattr(member, "fget", member)) for member in members]
@@ -103,7 +125,7 @@ def _methods(cls: type[nn.Module]) -> tuple[tuple[ast.FunctionDef, str], ...]:
     return tuple(methods)
 
 
-def _attribute(node: ast.AST, receiver: str) -> str:
+def attribute(node: ast.AST, receiver: str) -> str:
     """The name in ``self.name``, where it is read; else nothing."""
     if (
         isinstance(node, ast.Attribute)
@@ -115,7 +137,7 @@ def _attribute(node: ast.AST, receiver: str) -> str:
     return ""
 
 
-def _assigned_just_before(method: ast.FunctionDef) -> dict[ast.expr, ast.expr]:
+def assigned_just_before(method: ast.FunctionDef) -> dict[ast.expr, ast.expr]:
     """What a name stands for, where one statement binds it and the next is the last to read it."""
     values = {}
     for node in ast.walk(method):

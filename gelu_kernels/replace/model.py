@@ -10,10 +10,13 @@ from gelu_kernels.replace.encoder import leave_fast_path
 from gelu_kernels.replace.experts import replace_clamped_glu
 from gelu_kernels.replace.fused_bias import linear_before, linear_gelu, nothing_for
 from gelu_kernels.replace.glu import glu_gate_for, is_factor
+from gelu_kernels.replace.recompute import linear_after, recomputing
 from gelu_kernels.replace.replacement import Replacement
 
 
-def replace_activations(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacement:
+def replace_activations(
+    model: torch.nn.Module, *, fuse_bias: bool = False, recompute: bool = False
+) -> Replacement:
     r"""Put :class:`gelu_kernels.nn.GELU` and :class:`gelu_kernels.nn.SiLU` in place of the GELUs
     and SiLUs of a model, in place, and one operator in place of each gated linear unit.
 
@@ -43,6 +46,13 @@ def replace_activations(model: torch.nn.Module, *, fuse_bias: bool = False) -> R
             ``act(fc1(x))``, which is to use neither of them otherwise. The ``Linear`` must have a
             bias, no hooks and no second place in the model; else the report says why not.
             Parameters stay the same objects under the same names.
+        recompute: make one :class:`gelu_kernels.nn.GateLinear` of each activation and the
+            ``torch.nn.Linear`` (or transformers' ``Conv1D``) after it, and one layer of each gated
+            linear unit and the ``Linear`` after it: backward computes the activation again, in
+            place of keeping its result. That the ``Linear`` alone takes the result is to be seen as
+            for ``fuse_bias``, or in the sources of two modules and the one that has both, as in
+            BERT. The ``Linear`` must have no hooks and no second place in the model; else the
+            report says why not. An activation between two ``Linear`` goes with the second.
 
     Returns:
         A :class:`Replacement`, which has been printed; its ``restore()`` undoes all of it.
@@ -68,7 +78,9 @@ def replace_activations(model: torch.nn.Module, *, fuse_bias: bool = False) -> R
     >>> replacement.restore()
     """
     result = Replacement("replace_activations")
-    return _replace(model, result, ("gelu", "silu"), fuse_glu=True, fuse_bias=fuse_bias)
+    return _replace(
+        model, result, ("gelu", "silu"), fuse_glu=True, fuse_bias=fuse_bias, recompute=recompute
+    )
 
 
 def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacement:
@@ -97,7 +109,9 @@ def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacem
     >>> replacement.restore()
     """
     result = Replacement("replace_gelu")
-    return _replace(model, result, ("gelu",), fuse_glu=False, fuse_bias=fuse_bias)
+    return _replace(
+        model, result, ("gelu",), fuse_glu=False, fuse_bias=fuse_bias, recompute=False
+    )
 
 
 def _replace(
@@ -107,6 +121,7 @@ def _replace(
     *,
     fuse_glu: bool,
     fuse_bias: bool,
+    recompute: bool,
 ) -> Replacement:
     """Activations that go by one of the names."""
     if not isinstance(model, torch.nn.Module):
@@ -130,7 +145,17 @@ def _replace(
                 result.left_alone[name] = why
             if why or not gate:
                 continue
-            if fuse_glu and is_factor(owner, attribute):
+            is_gate_of_glu = fuse_glu and is_factor(owner, attribute)
+            if recompute:
+                place, why = linear_after(modules, prefix, attribute, is_gate_of_glu, places)
+                if place:
+                    linear = recomputing(place.linear, gate, is_gate_of_glu)
+                    result.set(place.owner, place.name, linear)
+                    new = glu_gate_for(old, gate, (linear,)) if is_gate_of_glu else nothing_for(old)
+                    result.set(owner, name, new)
+                    continue
+                result.not_recomputed[name] = why
+            if is_gate_of_glu:
                 new = ours.setdefault((id(old), True), glu_gate_for(old, gate))
                 result.set(owner, name, new)
                 continue

@@ -37,6 +37,7 @@ class Replacement:
         changed: a :class:`Change` for each attribute that now holds something else.
         left_alone: what goes by the name of GELU or SiLU and was not replaced: name to reason.
         not_fused: with ``fuse_bias``, the modules replaced alone: name to reason.
+        not_recomputed: with ``recompute``, the modules whose result is kept: name to reason.
 
     As a context manager it restores the model at the end.
 
@@ -56,6 +57,7 @@ class Replacement:
         self.changed: list[Change] = []
         self.left_alone: dict[str, str] = {}
         self.not_fused: dict[str, str] = {}
+        self.not_recomputed: dict[str, str] = {}
 
     def restore(self) -> None:
         """Put back every module and function that was replaced, the very objects.
@@ -95,16 +97,20 @@ class Replacement:
         self.restore()
 
     def __str__(self) -> str:
-        if not (self.changed or self.left_alone or self.not_fused):
+        reasons = {
+            "left alone": self.left_alone,
+            "not fused": self.not_fused,
+            "not recomputed": self.not_recomputed,
+        }
+        if not (self.changed or any(reasons.values())):
             return f"{self.function}: nothing to replace"
-        head = f"{self.function}: {len(self.changed)} changed, {len(self.left_alone)} left alone"
-        if self.not_fused:
-            head += f", {len(self.not_fused)} not fused"
-        lines = [head, *map(str, self.changed)]
-        lines += [
-            f"{name or '(the model)'}: left alone: {why}" for name, why in self.left_alone.items()
+        counts = [f"{len(self.changed)} changed"]
+        counts += [
+            f"{len(why)} {kind}" for kind, why in reasons.items() if why or kind == "left alone"
         ]
-        lines += [f"{name}: not fused: {why}" for name, why in self.not_fused.items()]
+        lines = [f"{self.function}: {', '.join(counts)}", *map(str, self.changed)]
+        for kind, why_of in reasons.items():
+            lines += [f"{name or '(the model)'}: {kind}: {why}" for name, why in why_of.items()]
         return "\n  ".join(lines)
 
     def set(self, owner: torch.nn.Module, name: str, new: object) -> None:
