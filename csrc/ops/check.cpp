@@ -74,12 +74,13 @@ void check_along(const char* op, const Argument& argument, const at::Tensor& x) 
   check_beside(op, argument, {"x", x});
 }
 
-void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x) {
-  TORCH_CHECK_VALUE(x.dim() > 0, "gelu_kernels::", op,
-                    ": x must have a last dimension for the bias, got a 0-d tensor");
-  TORCH_CHECK_VALUE(bias.dim() == 1, "gelu_kernels::", op, ": bias must be 1-d, got ", bias.dim(),
-                    " dimensions");
-  check_along(op, {"bias", bias}, x);
+void check_bias(const char* op, const Argument& argument, const at::Tensor& x) {
+  const auto& [name, bias] = argument;
+  TORCH_CHECK_VALUE(x.dim() > 0, "gelu_kernels::", op, ": x must have a last dimension for the ",
+                    name, ", got a 0-d tensor");
+  TORCH_CHECK_VALUE(bias.dim() == 1, "gelu_kernels::", op, ": ", name, " must be 1-d, got ",
+                    bias.dim(), " dimensions");
+  check_along(op, argument, x);
 }
 
 void check_like(const char* op, const Argument& argument, const Argument& other) {
@@ -115,7 +116,7 @@ std::optional<at::Tensor> bias_for(const char* op, std::optional<at::Tensor> bia
                                    const at::Tensor& x) {
   if (!bias) return bias;
   *bias = cast_under_autocast(*std::move(bias), x);
-  check_bias(op, *bias, x);
+  check_bias(op, {"bias", *bias}, x);
   return bias;
 }
 

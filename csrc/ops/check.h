@@ -33,7 +33,8 @@ struct Argument {
 };
 // That an argument goes with x: one number, or a vector along the last dimension.
 void check_along(const char* op, const Argument& argument, const at::Tensor& x);
-void check_bias(const char* op, const at::Tensor& bias, const at::Tensor& x);
+// The same of a vector.
+void check_bias(const char* op, const Argument& argument, const at::Tensor& x);
 // That an argument has the shape, layout, dtype and device of another.
 void check_like(const char* op, const Argument& argument, const Argument& other);
 

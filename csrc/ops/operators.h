@@ -10,8 +10,9 @@
 
 namespace gelu_kernels {
 
-using PublicOperators = Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap,
-                                 FusedBiasSoiMap, CdfGate, QuantizedGate, QuantizedGlu, GateLinear, GluLinear>;
+using PublicOperators =
+    Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap, CdfGate,
+             QuantizedGate, QuantizedGlu, GateLinear, GluLinear>;
 
 using CoreOperators =
     Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,

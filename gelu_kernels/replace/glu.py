@@ -28,9 +28,7 @@ class Factor:
     It is not a tensor. A module gets one only where its source does nothing but multiply it.
     """
 
-    def __init__(
-        self, input: Tensor, gate: str, linear: tuple[torch.nn.Module, ...] = ()
-    ) -> None:
+    def __init__(self, input: Tensor, gate: str, linear: tuple[torch.nn.Module, ...] = ()) -> None:
         self.input = input
         self.gate = gate
         self.is_left_to_linear = any(

@@ -109,9 +109,7 @@ def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacem
     >>> replacement.restore()
     """
     result = Replacement("replace_gelu")
-    return _replace(
-        model, result, ("gelu",), fuse_glu=False, fuse_bias=fuse_bias, recompute=False
-    )
+    return _replace(model, result, ("gelu",), fuse_glu=False, fuse_bias=fuse_bias, recompute=False)
 
 
 def _replace(

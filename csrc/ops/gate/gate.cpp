@@ -8,7 +8,7 @@ namespace gelu_kernels {
 Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias, std::string_view gate,
                 at::ArrayRef<Argument> like_x) {
   check_input(op, x);
-  if (bias) check_bias(op, *bias, x);
+  if (bias) check_bias(op, {"bias", *bias}, x);
   for (const Argument& argument : like_x) check_like(op, argument, {"x", x});
   return gate_named(op, gate);
 }

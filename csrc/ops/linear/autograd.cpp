@@ -1,5 +1,5 @@
-// Derivatives of a linear layer after a gate or a gated linear unit, of any order and in every mode.
-// One node keeps x, the weight, and whatever lies beside x, each once.
+// Derivatives of a linear layer after a gate or a gated linear unit, of any order and in every
+// mode. One node keeps x, what lies beside x, and the weight, each once.
 #include <ATen/Functions.h>
 
 #include <algorithm>
@@ -11,7 +11,18 @@
 namespace gelu_kernels {
 namespace {
 
-Tensor matrix_of(const Tensor& t) { return t.dim() == 1 ? t.unsqueeze(0) : t.flatten(0, -2); }
+Tensor matrix_of(const Tensor& t) {
+  const auto leading = t.sym_sizes().slice(0, static_cast<size_t>(t.dim() - 1));
+  return t.reshape_symint({c10::multiply_integers(leading), t.sym_size(-1)});
+}
+
+// Of linear(hidden, weight); transposed, as the transpose of a contiguous matrix.
+Tensor hidden_gradient(const Tensor& dy, const Tensor& weight, bool transposed) {
+  if (transposed) return weight.t().mm(dy.t()).t();
+  c10::SymDimVector sizes(dy.sym_sizes());
+  sizes.back() = weight.sym_size(1);
+  return matrix_of(dy).mm(weight).reshape_symint(sizes);
+}
 
 Tensor weight_gradient(const Tensor& dy, const Tensor& hidden, bool transposed) {
   const Tensor dy_rows = matrix_of(dy), rows = matrix_of(hidden.to(dy.scalar_type()));
@@ -20,7 +31,8 @@ Tensor weight_gradient(const Tensor& dy, const Tensor& hidden, bool transposed) 
 
 // The gradients of linear(hidden, weight, bias), where Inner has the gradients of hidden. The node
 // saves the tensors that Inner reads, and the weight; the inputs are these and the bias. Each
-// product of matrices is the product that autograd's node of linear would take, for the same bits.
+// product of matrices is the product that the node of torch's linear takes (mm_mat1_grad and
+// mm_mat2_grad in torch/csrc/autograd/FunctionsManual.cpp), for the same bits.
 template <class Derived, class Inner>
 struct LinearGradients : Inner {
   template <class... Numbers>
@@ -33,9 +45,9 @@ struct LinearGradients : Inner {
     const std::vector<bool> inner_wanted(wanted.begin(), wanted.begin() + of_weight);
     variable_list result;
     if (std::find(inner_wanted.begin(), inner_wanted.end(), true) != inner_wanted.end()) {
-      c10::SymDimVector sizes(dy.sym_sizes());
-      sizes.back() = weight.sym_size(1);
-      const Tensor dhidden = matrix_of(dy).mm(weight).reshape_symint(sizes);
+      const bool transposed = Derived::hidden_is_like_x && inner[0].dim() == 2 &&
+                              !inner[0].is_contiguous() && inner[0].t().is_contiguous();
+      const Tensor dhidden = hidden_gradient(dy, weight, transposed);
       result = Inner::gradients(dhidden.to(inner[0].scalar_type()), inner, inner_wanted, gate,
                                 numbers...);
     }
@@ -52,6 +64,7 @@ struct LinearGradients : Inner {
 
 struct GateLinearNode final : LinearGradients<GateLinearNode, GateGradients<GateLinearNode>> {
   static constexpr const char* kName = "GateLinearBackward";
+  static constexpr bool hidden_is_like_x = true;
   static Tensor dweight(const Tensor& dy, const variable_list& inner, const std::string& gate,
                         bool transposed) {
     const OptionalTensor gate_bias = inner.size() == 2 ? OptionalTensor(inner[1]) : std::nullopt;
@@ -61,6 +74,7 @@ struct GateLinearNode final : LinearGradients<GateLinearNode, GateGradients<Gate
 
 struct GluLinearNode final : LinearGradients<GluLinearNode, GluGradients<GluLinearNode>> {
   static constexpr const char* kName = "GluLinearBackward";
+  static constexpr bool hidden_is_like_x = true;
   static Tensor dweight(const Tensor& dy, const variable_list& inner, const std::string& gate,
                         std::optional<double> limit, double up_offset, bool transposed) {
     return glu_linear_backward_weight(dy, inner[0], inner[1], gate, limit, up_offset, transposed);
@@ -70,6 +84,7 @@ struct GluLinearNode final : LinearGradients<GluLinearNode, GluGradients<GluLine
 struct GluHalvesLinearNode final
     : LinearGradients<GluHalvesLinearNode, GluHalvesGradients<GluHalvesLinearNode>> {
   static constexpr const char* kName = "GluHalvesLinearBackward";
+  static constexpr bool hidden_is_like_x = false;  // it is contiguous
   static Tensor dweight(const Tensor& dy, const variable_list& inner, const std::string& gate,
                         std::optional<double> limit, double up_offset, bool transposed) {
     return glu_linear_backward_weight(dy, inner[0], std::nullopt, gate, limit, up_offset,
@@ -110,7 +125,8 @@ Tensor gate_linear(const Tensor& x, const OptionalTensor& gate_bias, const Tenso
                    const OptionalTensor& bias, std::string_view gate) {
   const auto activate = [&] { return gate_forward(x, gate_bias, gate); };
   if (gate_bias) {
-    return linear_after<GateLinearNode>(activate, std::tuple<>(), gate, bias, x, *gate_bias, weight);
+    return linear_after<GateLinearNode>(activate, std::tuple<>(), gate, bias, x, *gate_bias,
+                                        weight);
   }
   return linear_after<GateLinearNode>(activate, std::tuple<>(), gate, bias, x, weight);
 }

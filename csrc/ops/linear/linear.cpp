@@ -11,8 +11,8 @@ void check_rows(const char* op, const Tensor& dy, const Tensor& x) {
   TORCH_CHECK_VALUE(x.dim() > 0 && dy.dim() == x.dim() &&
                         dy.sym_sizes().slice(0, static_cast<size_t>(dy.dim() - 1)) ==
                             x.sym_sizes().slice(0, static_cast<size_t>(x.dim() - 1)),
-                    "gelu_kernels::", op, ": dy must have a row for each row of x, ",
-                    x.sym_sizes(), ", got ", dy.sym_sizes());
+                    "gelu_kernels::", op, ": dy must have a row for each row of x, ", x.sym_sizes(),
+                    ", got ", dy.sym_sizes());
   TORCH_CHECK_VALUE(dy.device() == x.device(), "gelu_kernels::", op,
                     ": dy must be on the device of x, ", x.device(), ", got ", dy.device());
 }
@@ -84,7 +84,7 @@ Tensor GateLinear::compose(const Tensor& x, const Tensor& weight, const Optional
     return at::linear(FusedGate::compose(x, gate_bias, gate), layer.weight, layer.bias);
   }
   const OptionalTensor own_bias = gate_bias ? cast_under_autocast(*gate_bias, x) : gate_bias;
-  if (own_bias) check_along(name(), {"gate_bias", *own_bias}, x);
+  if (own_bias) check_bias(name(), {"gate_bias", *own_bias}, x);
   return gate_linear(x, own_bias, layer.weight, layer.bias, gate);
 }
 

@@ -13,8 +13,8 @@ namespace gelu_kernels {
 // dweight = dy^T g(x + gate_bias) over all rows; transposed, as the transpose of a contiguous
 // matrix. An operator, so that a compiler does not take g(x + gate_bias) from the forward pass.
 struct GateLinearBackwardWeight
-    : Operator<GateLinearBackwardWeight,
-               Tensor(const Tensor&, const Tensor&, const OptionalTensor&, std::string_view, bool)> {
+    : Operator<GateLinearBackwardWeight, Tensor(const Tensor&, const Tensor&, const OptionalTensor&,
+                                                std::string_view, bool)> {
   static constexpr const char* schema =
       "gate_linear_backward_weight(Tensor dy, Tensor x, Tensor? gate_bias, str gate, "
       "bool transposed=False) -> Tensor dweight";
