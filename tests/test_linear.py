@@ -222,7 +222,7 @@ def test_each_gradient_alone(form: Form) -> None:
 
 
 def compiled_graphs(function: Callable[..., Tensor], tensors: list[Tensor]) -> list[list[Tensor]]:
-    """The results of the forward graph, which torch.compile keeps for backward but for the first."""
+    """The results of the forward graph: all but the first are kept for backward."""
     kept = []
 
     def compiler(module: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:

@@ -56,7 +56,9 @@ def expected(name: str, gate: str, module: torch.nn.Module, x: Tensor) -> Tensor
 
 
 def test_every_module_is_here() -> None:
-    assert {name for name, _ in inspect.getmembers(nn, inspect.isclass)} == set(ROWS)
+    with_linear = {"GateLinear", "GLULinear", "MLP"}  # test_linear.py
+    modules = {name for name, _ in inspect.getmembers(nn, inspect.isclass)}
+    assert modules - with_linear == set(ROWS)
 
 
 @pytest.mark.parametrize("name, gate", CASES)

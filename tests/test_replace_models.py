@@ -187,6 +187,16 @@ MODELS = {
 }  # fmt: skip
 
 
+# The linear layer that alone takes the activation's result, or the unit's, where there is one.
+RECOMPUTED = {
+    "bert": ("bert.encoder.layer.0.output.dense",),
+    "gpt2": ("transformer.h.0.mlp.c_proj",),
+    "vit": ("vit.layers.0.mlp.fc2",),
+    "clip": tuple(f"{part}_model.encoder.layers.0.mlp.fc2" for part in ("text", "vision")),
+    **dict.fromkeys(("gemma", "llama", "mistral", "qwen3", "phi3"), (MLP + "down_proj",)),
+}
+
+
 @pytest.fixture(params=MODELS)
 def case(request):
     make, old, gate, fused, not_fused, gated, left_alone = MODELS[request.param]
@@ -205,7 +215,7 @@ def case(request):
     return SimpleNamespace(
         model=model.double(), inputs=inputs, old=old, gate=gate, fused=fused,
         not_fused=not_fused, gated=gated, left_alone=left_alone, bound=bound,
-        loss_bound=loss_bound,
+        loss_bound=loss_bound, recomputed=RECOMPUTED.get(request.param, ()),
     )  # fmt: skip
 
 
@@ -400,6 +410,47 @@ def test_copies_and_restore(case, fuse_bias):
 def test_compile(case):
     expected = compute(case.model, case.inputs)
     replace_activations(case.model, fuse_bias=True)
+    torch.compiler.reset()
+    compiled = torch.compile(case.model, backend="aot_eager", fullgraph=True)
+    assert error(compute(compiled, case.inputs), expected) < case.bound
+
+
+# Recomputing
+
+
+def test_what_is_recomputed(case):
+    """Of the parameters, the state dict and the copies nothing changes, and all is undone."""
+    before, keys = tree(case.model), list(case.model.state_dict())
+    parameters = list(case.model.parameters())
+    with replace_activations(case.model, recompute=True) as replacement:
+        new = {change.name for change in replacement.changed}
+        assert new - {*case.fused, *case.not_fused, *case.gated} == {*case.recomputed}
+        assert list(case.model.state_dict()) == keys
+        assert all(a is b for a, b in zip(case.model.parameters(), parameters, strict=True))
+        expected = logits(case.model, case.inputs)
+        for copied in (copy.deepcopy(case.model), pickle.loads(pickle.dumps(case.model))):
+            assert torch.equal(logits(copied, case.inputs), expected)
+    assert tree(case.model) == before
+
+
+def test_recomputing_has_the_same_bits(case):
+    """And keeps a tensor less for each layer."""
+    kept, found = [], []
+    for recompute in (False, True):
+        with replace_activations(case.model, recompute=recompute):
+            with SavedBytes() as saved:
+                logits(case.model, case.inputs)
+            kept.append(saved.total)
+            found.append(compute(case.model, case.inputs))
+    assert all(map(torch.equal, *found))
+    assert (kept[1] < kept[0]) == bool(case.recomputed)
+
+
+@few_models
+def test_recomputing_compiles(case):
+    with replace_activations(case.model):
+        expected = compute(case.model, case.inputs)
+    replace_activations(case.model, recompute=True)
     torch.compiler.reset()
     compiled = torch.compile(case.model, backend="aot_eager", fullgraph=True)
     assert error(compute(compiled, case.inputs), expected) < case.bound

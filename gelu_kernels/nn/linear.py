@@ -114,5 +114,6 @@ class GLULinear(nn.Linear):
         )
 
     def extra_repr(self) -> str:
-        options = f"gate={self.gate!r}, limit={self.limit}, up_offset={self.up_offset}"
-        return f"{super().extra_repr()}, {options}"
+        limit = "" if self.limit is None else f", limit={self.limit}"
+        up_offset = f", up_offset={self.up_offset}" if self.up_offset else ""
+        return f"{super().extra_repr()}, gate={self.gate!r}{limit}{up_offset}"

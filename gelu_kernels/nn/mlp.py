@@ -40,7 +40,7 @@ class MLP(nn.Module):
     >>> MLP(20, 56, gate="logistic", glu=True, bias=False)
     MLP(
       (up): Linear(in_features=20, out_features=112, bias=False)
-      (down): GLULinear(in_features=56, out_features=20, bias=False, gate='logistic', limit=None, up_offset=0.0)
+      (down): GLULinear(in_features=56, out_features=20, bias=False, gate='logistic')
     )
     """
 

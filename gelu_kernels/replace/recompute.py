@@ -1,4 +1,4 @@
-"""A gate, or a gated linear unit, and the linear layer after it, as one that recomputes in backward."""
+"""A gate, or a gated linear unit, and the linear layer after it, as one that recomputes."""
 
 from collections import Counter
 from itertools import pairwise
