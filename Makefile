@@ -59,6 +59,8 @@ format: $(READY_TO_TEST)  ## Rewrite the sources in the project's style
 bench: export FORCE_ONLY_CPU = $(if $(shell command -v nvidia-smi),,1)
 bench: build  ## Measure beside eager PyTorch, torch.compile and other packages; writes build/bench/
 	@$(PYTHON) -m bench $(if $(OUTPUT),--output $(OUTPUT))
+	@$(PYTHON) -m bench.block --threads 1 $(if $(OUTPUT),--output $(OUTPUT))
+	@$(PYTHON) -m bench.block $(if $(OUTPUT),--output $(OUTPUT))
 
 # Builds in place and installs nothing, so that it runs without a network, by default in a virtual
 # environment that is there or else by python3. OUTPUT names the file; OPTIONS, as in

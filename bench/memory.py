@@ -1,6 +1,7 @@
 """The memory of a call: its peak, the bytes that forward keeps for backward, and its source."""
 
 import ctypes
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -41,8 +42,8 @@ def peak_bytes(call: Call, device: str) -> int:
     return peak
 
 
-def saved_bytes(side: Side, inputs: Inputs) -> int:
-    """The bytes that autograd keeps, each piece of memory once."""
+def saved_bytes(side: Side, inputs: Inputs, parameters: Iterable[Tensor] = ()) -> int:
+    """The bytes that autograd keeps, each piece of memory once, beside the parameters."""
     storages = {}
 
     def pack(t: Tensor) -> Tensor:
@@ -52,4 +53,6 @@ def saved_bytes(side: Side, inputs: Inputs) -> int:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         y = side.forward(*inputs.leaves())
     del y
+    for parameter in parameters:
+        storages.pop(parameter.untyped_storage().data_ptr(), None)
     return sum(storages.values())
