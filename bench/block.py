@@ -123,7 +123,7 @@ def check(block: Block, inputs: Inputs, modes: dict[str, Mlp], mlp: str, bound: 
             raise click.ClickException(f"{name}: an error of {found:.2g}, more than {bound:.2g}")
 
 
-def measure(block: Block, inputs: Inputs, modes: dict[str, Mlp]) -> list[dict]:
+def measure(block: Block, inputs: Inputs, modes: dict[str, Mlp], seconds: float) -> list[dict]:
     device = inputs.dy.device.type
     parameters = list(block.parameters())
     for parameter in parameters:
@@ -135,7 +135,7 @@ def measure(block: Block, inputs: Inputs, modes: dict[str, Mlp]) -> list[dict]:
 
     clock = timing.cpu_clock if device == "cpu" else timing.cuda_clock
     calls = {name: [step(function)] for name, function in modes.items()}
-    times = timing.quartiles(calls, clock, seconds=2)
+    times = timing.quartiles(calls, clock, seconds=seconds)
     rows = []
     for name, function in modes.items():
         side = Side(lambda x, function=function: block(x, function))
@@ -181,8 +181,9 @@ def table_of(rows: list[dict], hidden_elements: int, title: str) -> Table:
 @click.option("--dtype", type=click.Choice(tuple(DTYPES)), default="float32", show_default=True)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]")
+@click.option("--seconds", type=click.FloatRange(0), default=2, help="For each mode, about.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build", "bench"))
-def main(mlp, features, layers, batch, length, dtype, device, threads, output) -> None:
+def main(mlp, features, layers, batch, length, dtype, device, threads, seconds, output) -> None:
     if threads:
         torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -192,7 +193,7 @@ def main(mlp, features, layers, batch, length, dtype, device, threads, output) -
     x, dy = (torch.randn(batch, length, features, dtype=DTYPES[dtype]).to(device) for _ in "12")
     inputs = Inputs((x,), dy)
     check(block, inputs, MODES[mlp], mlp, bound=2**7 * torch.finfo(DTYPES[dtype]).eps)
-    rows = measure(block, inputs, MODES[mlp])
+    rows = measure(block, inputs, MODES[mlp], seconds)
     sizes = {"mlp": mlp, "features": features, "layers": layers, "tokens": batch * length}
     sizes["dtype"] = dtype
     name = machine["device"].lower().replace(" ", "-")

@@ -1,0 +1,39 @@
+"""``python -m bench.block``: it measures what it says, and times nothing wrong."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bench import block
+
+SMALL = ("--features", "64", "--batch", "2", "--length", "8", "--layers", "3", "--seconds", "0.01")
+
+
+def run(output: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(block.main, [*SMALL, *arguments, "--output", str(output)])
+
+
+@pytest.mark.parametrize("mlp, hidden, of_torch", [("gelu", 256, 0), ("swiglu", 192, 1)])
+def test_kept_bytes(mlp: str, hidden: int, of_torch: int, tmp_path: Path) -> None:
+    """In tensors of the hidden layer: eager PyTorch keeps one more in a SwiGLU, recomputation one
+    less, a checkpoint less again."""
+    assert run(tmp_path, "--mlp", mlp).exit_code == 0
+    (path,) = tmp_path.iterdir()
+    with path.open() as file:
+        kept = {row["mode"]: int(row["kept bytes"]) for row in csv.DictReader(file)}
+    tensor = 4 * 3 * 2 * 8 * hidden
+    assert kept["torch"] - kept["gelu_kernels"] == of_torch * tensor
+    assert kept["gelu_kernels"] - kept["recompute"] == tensor
+    assert kept["checkpoint"] < kept["recompute"]
+
+
+def test_a_wrong_mode_is_not_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(x, up, down):
+        return 1.001 * down(up(x))
+
+    monkeypatch.setitem(block.MODES["gelu"], "recompute", wrong)
+    result = run(tmp_path)
+    assert result.exit_code == 1 and "recompute: an error of" in result.output
+    assert not list(tmp_path.iterdir())
