@@ -38,7 +38,9 @@ class Form(NamedTuple):
         weight, bias = named.pop("weight"), named.pop("bias", None)
         return linear(self.hidden(gate, *named.values()), weight, bias)
 
-    def inputs(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    def inputs(
+        self, shape: tuple[int, ...], dtype: torch.dtype = torch.float64, device: str = "cpu"
+    ) -> list[Tensor]:
         *rows, hidden = shape
         shapes = {
             "halves": (*rows, 2 * hidden),
@@ -47,7 +49,8 @@ class Form(NamedTuple):
             "bias": (FEATURES,),
         }
         return [
-            normal(*shapes.get(name, shape), dtype=dtype).requires_grad_() for name in self.tensors
+            normal(*shapes.get(name, shape), dtype=dtype, device=device).requires_grad_()
+            for name in self.tensors
         ]
 
 
@@ -121,9 +124,9 @@ def of_reference(form: Form, gate: str, *tensors: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_same_bits(form: Form, gate: str, dtype: torch.dtype) -> None:
+def test_same_bits(form: Form, gate: str, dtype: torch.dtype, device: str) -> None:
     for shape in SHAPES:
-        check_same(form, gate, form.inputs(shape, dtype))
+        check_same(form, gate, form.inputs(shape, dtype, device))
 
 
 @pytest.mark.parametrize("layout", ["transposed weight", "transposed x", "expanded dy"])
@@ -140,10 +143,10 @@ def test_same_bits_in_other_layouts(form: Form, layout: str) -> None:
     check_same(form, "normal", tensors)
 
 
-def test_large(form: Form) -> None:
+def test_large(form: Form, device: str) -> None:
     """Products of matrices that torch divides among threads and blocks."""
     for dtype in (torch.float32, torch.bfloat16):
-        check_same(form, "normal", form.inputs((4, 130, 384), dtype))
+        check_same(form, "normal", form.inputs((4, 130, 384), dtype, device))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
