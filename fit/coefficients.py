@@ -97,14 +97,26 @@ class Constants:
         return call("Constants(", values, ")")
 
 
+@dataclass(frozen=True)
+class Object(Constants):
+    """Constants that C++ hands about: an object. `name` is the name of all of its kind in Python,
+    `type` its own."""
+
+    comment: str = ""
+
+    def cpp(self) -> str:
+        members = call(f"struct {{ {self.real} ", list(self.values), "; }")
+        values = [hexadecimal(value, self.real) for value in self.values.values()]
+        numbers = call(f"constexpr {members} {self.name}_{self.type} = {{", values, "};")
+        return f"// {self.comment}\n{numbers}"
+
+
 Part = Polynomial | Constants
 
 
 def header(program: str, parts: Sequence[Part]) -> str:
     declarations = dict.fromkeys(
-        f"template <class Type>\nstruct {part.name};"
-        for part in parts
-        if isinstance(part, Constants)
+        f"template <class Type>\nstruct {part.name};" for part in parts if type(part) is Constants
     )
     text = [
         f"// Written by `python -m {program}`; do not edit.\n// clang-format off\n#pragma once",
@@ -125,7 +137,7 @@ def tables(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def module(program: str, parts: Sequence[Part]) -> str:
-    types = sorted({type(part).__name__ for part in parts})
+    types = sorted({part.python().partition("(")[0] for part in parts})
     text = [
         f'"""Written by `python -m {program}`; do not edit."""\n# fmt: off\n# ruff: noqa',
         f"from gelu_kernels.formulas.coefficients import {', '.join(types)}",
