@@ -22,7 +22,7 @@ def register() -> None:
 
 def _register_now() -> None:
     try:
-        from gelu_kernels import quantized_sharding, sharding, soi_sharding  # noqa: F401 (they register)
+        from gelu_kernels import quantized_sharding, random_sharding, sharding  # noqa: F401 (they register)
     except Exception as error:  # DTensors without ours are none the worse
         warnings.warn(
             f"gelu_kernels has no rules for this torch's DTensor: {error!r}", stacklevel=2

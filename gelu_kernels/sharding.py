@@ -76,5 +76,5 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
 
 
 for op in CORE:
-    if Extent.BITS not in (*op.inputs.values(), *op.outputs.values()):  # see soi_sharding
+    if Extent.BITS not in (*op.inputs.values(), *op.outputs.values()):  # see random_sharding
         register_sharding(op.overload)(partial(_shardings, op))

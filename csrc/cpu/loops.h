@@ -17,6 +17,10 @@ using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64
 // At most this many columns are handed to one backward_column_sums.
 constexpr int64_t kColumnTile = 512;
 
+// A loop over elements that have a mask begins at a multiple of this many, so that no two write to
+// the same byte of it.
+constexpr int64_t kMaskBlock = 512;
+
 // dx and partial sums of a tile, columns by rows, from a row and a column on. Its partial sums
 // begin at this place.
 using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, int64_t place,
