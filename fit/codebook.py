@@ -8,7 +8,7 @@ of its two neighbours, is never cut off: the rounding is unbiased.
 import mpmath
 import numpy as np
 
-from fit.coefficients import Object, write
+from fit.coefficients import Constants, write
 
 # F of each gate.
 DISTRIBUTIONS = {
@@ -68,7 +68,7 @@ def main() -> None:
             f"{0.5 / levels:.6f}."
         )
         numbers = {"levels": levels, "zero": zero, "nan": nan}
-        codebooks.append(Object("codebook", f"{bits}bit", numbers, "float", comment))
+        codebooks.append(Constants("codebook", f"{bits}bit", numbers, "float", comment))
     write("fit.codebook", codebooks)
 
 

@@ -74,12 +74,18 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of a gate for a precision: a specialisation of a C++ template."""
+    """The constants of a gate for a precision: a specialisation of a C++ template. Of a type that
+    is no class, a struct."""
 
     name: str
     type: str
     values: Mapping[str, float]
     real: str
+    comment: str = ""
+
+    @property
+    def is_struct(self) -> bool:
+        return not self.type.isidentifier()
 
     @property
     def precision(self) -> str:
@@ -90,25 +96,14 @@ class Constants:
             f"  static constexpr {self.real} {key} = {hexadecimal(value, self.real)};"
             for key, value in self.values.items()
         ]
-        return "\n".join(["template <>", f"struct {self.name}<{self.type}> {{", *lines, "};"])
+        opening = ["template <>", f"struct {self.name}<{self.type}> {{"]
+        if self.is_struct:
+            opening = [f"// {self.comment}", f"struct {self.name}_{self.type} {{"]
+        return "\n".join([*opening, *lines, "};"])
 
     def python(self) -> str:
         values = [f"{key}={float(value)!r}" for key, value in self.values.items()]
         return call("Constants(", values, ")")
-
-
-@dataclass(frozen=True)
-class Object(Constants):
-    """Constants that C++ hands about: an object. `name` is the name of all of its kind in Python,
-    `type` its own."""
-
-    comment: str = ""
-
-    def cpp(self) -> str:
-        members = call(f"struct {{ {self.real} ", list(self.values), "; }")
-        values = [hexadecimal(value, self.real) for value in self.values.values()]
-        numbers = call(f"constexpr {members} {self.name}_{self.type} = {{", values, "};")
-        return f"// {self.comment}\n{numbers}"
 
 
 Part = Polynomial | Constants
@@ -116,7 +111,9 @@ Part = Polynomial | Constants
 
 def header(program: str, parts: Sequence[Part]) -> str:
     declarations = dict.fromkeys(
-        f"template <class Type>\nstruct {part.name};" for part in parts if type(part) is Constants
+        f"template <class Type>\nstruct {part.name};"
+        for part in parts
+        if isinstance(part, Constants) and not part.is_struct
     )
     text = [
         f"// Written by `python -m {program}`; do not edit.\n// clang-format off\n#pragma once",
@@ -137,7 +134,7 @@ def tables(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def module(program: str, parts: Sequence[Part]) -> str:
-    types = sorted({part.python().partition("(")[0] for part in parts})
+    types = sorted({type(part).__name__ for part in parts})
     text = [
         f'"""Written by `python -m {program}`; do not edit."""\n# fmt: off\n# ruff: noqa',
         f"from gelu_kernels.formulas.coefficients import {', '.join(types)}",

@@ -30,6 +30,8 @@ class Extent(Enum):
     COLUMNS = "a number for each element of the last dimension of y"
     ROWS = "a number for each row of y, which its last dimension is"
     BITS = "a bit for each element of y, eight in a byte"
+    NIBBLES = "four bits for each element of y, two in a byte"
+    BYTES = "a byte for each element of y"
     SCALAR = "one integer"
     NUMBER = "one number, in the dtype of y"
 
@@ -45,14 +47,21 @@ class Extent(Enum):
                 return y[:-1]
             case Extent.BITS:
                 return (-(-prod(y) // 8),)
+            case Extent.NIBBLES:
+                return (-(-prod(y) // 2),)
+            case Extent.BYTES:
+                return (prod(y),)
         return ()
 
     def bytes(self, y: Shape, itemsize: int) -> float:
         """Of memory that a pass over y moves for the tensor."""
-        if self is Extent.BITS:
-            return prod(y) / 8
+        if self in IN_ROW_MAJOR_ORDER:
+            return prod(y) * IN_ROW_MAJOR_ORDER[self] / 8
         return 0 if self in (Extent.SCALAR, Extent.NUMBER) else prod(self.shape(y)) * itemsize
 
+
+# The extents of what is in row-major order, whatever the strides of y: bits for each element.
+IN_ROW_MAJOR_ORDER = {Extent.BITS: 1, Extent.NIBBLES: 4, Extent.BYTES: 8}
 
 # Every other tensor is as large as y, but for the halves that a row names.
 EXTENTS = {
@@ -65,6 +74,7 @@ EXTENTS = {
     "scale": Extent.COLUMNS,
     "dscale": Extent.COLUMNS,
     "mask": Extent.BITS,
+    "code": Extent.BYTES,
     "seed": Extent.SCALAR,
 }
 
@@ -77,6 +87,7 @@ class Operator:
     halves: tuple[str, ...] = ()  # the tensors that hold x and up side by side
     # The tensors that are one number, though they may be a vector along the last dimension.
     single: tuple[str, ...] = ()
+    nibbles: tuple[str, ...] = ()  # the codes that have 4 bits and not 8
 
     @property
     def overload(self) -> OpOverload:
@@ -85,6 +96,8 @@ class Operator:
     def _extent(self, tensor: str) -> Extent:
         if tensor in self.single:
             return Extent.NUMBER
+        if tensor in self.nibbles:
+            return Extent.NIBBLES
         return Extent.HALVES if tensor in self.halves else EXTENTS.get(tensor, Extent.ELEMENTS)
 
     @property
@@ -170,6 +183,10 @@ CORE = (
     CoreOperator("soi_backward_bias", "soi", linear_in=("dy",)),
     CoreOperator("cdf_gate_forward", "cdf", ulp=6, ulp_of_16_bits=0.52),
     CoreOperator("cdf_gate_backward", "cdf", linear_in=("dy",), ulp=9, ulp_of_16_bits=0.52),
+    CoreOperator("coded_forward", "coded", ulp=5, ulp_of_16_bits=0.51),  # without dropout 4 and 0.5
+    # Of the product of dy and the derivative that the code stands for.
+    CoreOperator("coded_backward", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
+    CoreOperator("coded_backward_bias", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
 )
 
 # Operators whose results are numbers in eight bits and scales, which Extent does not describe.

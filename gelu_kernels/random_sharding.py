@@ -1,11 +1,12 @@
-"""Operators with a random mask on DTensors: each rank draws the bits that its part has in the whole
-tensor, and backward keeps to the parts that have masks.
+"""Operators with a mask or a code on DTensors: each rank draws the bits that its part has in the
+whole tensor, and backward keeps to the parts that have masks or codes.
 
 ``register_sharding`` cannot say this, as what an operator does depends on the rank: these are rules
 that take the place of DTensor's own dispatch.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -17,14 +18,15 @@ from torch.distributed.distributed_c10d import _resolve_process_group
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 
-from gelu_kernels.operators import CORE, CoreOperator, Extent, core
+from gelu_kernels.operators import CORE, IN_ROW_MAJOR_ORDER, CoreOperator, Extent, core
 
 ops = torch.ops.gelu_kernels
 _library = torch.library.Library("gelu_kernels", "FRAGMENT")  # for as long as the process
 
 
 class MaskOf(Placement):
-    """Of a mask: each rank has the bits of its own part of a tensor with the placement `of`."""
+    """Of a mask or a code: each rank has the bits of its own part of a tensor with the placement
+    `of`."""
 
     def __init__(self, of: Placement) -> None:
         super().__init__()
@@ -44,6 +46,8 @@ def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
     """Whichever seeds the ranks have drawn, the seed of the mesh's first rank counts. As in
     DTensor's own dispatch, a plain tensor that is one number is the same on all ranks."""
     arguments = _named(op, args)
+    if arguments.get("bits") == 4:
+        op = replace(op, nibbles=("code",))
     tensors = {name: arguments.pop(name) for name in op.inputs}
     seed = tensors.pop("seed")
     index = [arguments.pop(name, 0) for name in ("offset", "row_length", "row_stride")]
@@ -64,7 +68,7 @@ def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
     local = list((tensors | _local(op, placed, placements, x.ndim)).values())
     seed = seed.full_tensor() if isinstance(seed, DTensor) else seed
     divided = [i for i in range(mesh.ndim) if mesh.size(i) > 1]
-    if mesh.get_coordinate() is None:
+    if mesh.get_coordinate() is None or seed is None:
         y, mask = op.overload(*local, seed, gate, *numbers)
     else:
         y, mask = ops.draw_shard(
@@ -82,9 +86,10 @@ def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
         shape = (*x.shape[:-1], x.shape[-1] // 2)
         stride = torch.empty(shape, device="meta").stride()
     masks = [MaskOf(p) for p in placements]
+    _, mask_extent = op.outputs.values()
     return (
         DTensor.from_local(y, mesh, placements, shape=shape, stride=stride),
-        DTensor.from_local(mask, mesh, masks, shape=Extent.BITS.shape(shape), stride=(1,)),
+        DTensor.from_local(mask, mesh, masks, shape=mask_extent.shape(shape), stride=(1,)),
     )
 
 
@@ -100,9 +105,10 @@ def _differentiate(op: CoreOperator, *args: object) -> DTensor | tuple[DTensor, 
     of_sums = [
         Shard(0) if p == last else Partial() if isinstance(p, Shard) else p for p in dy.placements
     ]
-    others = {name: t for name, t in tensors.items() if name not in ("dy", "mask")}
+    mask = _mask_of(op)
+    others = {name: t for name, t in tensors.items() if name not in ("dy", mask)}
     local = _local(op, others, placements, dy.ndim)
-    local |= {"dy": dy.to_local(), "mask": tensors["mask"].to_local()}
+    local |= {"dy": dy.to_local(), mask: tensors[mask].to_local()}
     results = op.overload(*(arguments | local).values())
 
     def whole(name: str, result: Tensor) -> DTensor:
@@ -115,6 +121,11 @@ def _differentiate(op: CoreOperator, *args: object) -> DTensor | tuple[DTensor, 
     if isinstance(results, Tensor):
         return whole(*op.outputs, results)
     return tuple(whole(name, t) for name, t in zip(op.outputs, results, strict=True))
+
+
+def _mask_of(op: CoreOperator) -> str:
+    """The name of its mask or code."""
+    return next(name for name, extent in op.inputs.items() if extent in IN_ROW_MAJOR_ORDER)
 
 
 def _named(op: CoreOperator, args: tuple[object, ...]) -> dict[str, object]:
@@ -176,14 +187,15 @@ def _placed_as_mask(
     op: CoreOperator, tensors: dict[str, DTensor], stay_pending: tuple[str, ...]
 ) -> DTensor:
     """dy as the mask's tensor is placed; but where that is replicated, a sum may stay pending."""
-    dy, mask = tensors["dy"], tensors["mask"]
+    name = _mask_of(op)
+    dy, mask = tensors["dy"], tensors[name]
     placements = []
     for p, of_mask in zip(dy.placements, mask.placements, strict=True):
         of = of_mask.of if isinstance(of_mask, MaskOf) else of_mask
         if not isinstance(of_mask, MaskOf | Replicate):
             raise ValueError(
-                f"gelu_kernels::{op.name}: mask must be a result of a forward pass or replicated, "
-                f"got placements {mask.placements}"
+                f"gelu_kernels::{op.name}: {name} must be a result of a forward pass or "
+                f"replicated, got placements {mask.placements}"
             )
         pending = isinstance(p, Partial) and p.reduce_op in stay_pending
         placements.append(p if pending and of.is_replicate() else of)
@@ -200,8 +212,8 @@ def _dense_stride(x: DTensor) -> tuple[int, ...]:
 # What depends on the rank is in an operator of its own, which finds it out when it runs. Written
 # into a compiled graph, one rank's offset would reach the others through torch.compile's cache.
 _library.define(
-    "draw_shard(str op, Tensor?[] tensors, Tensor seed, str gate, float[] numbers, SymInt[] shape, "
-    "int[] dims, str[] groups) -> (Tensor y, Tensor mask)",
+    "draw_shard(str op, Tensor?[] tensors, Tensor seed, str gate, Scalar[] numbers, "
+    "SymInt[] shape, int[] dims, str[] groups) -> (Tensor y, Tensor mask)",
     tags=torch.Tag.pt2_compliant_tag,
 )
 
@@ -273,6 +285,6 @@ def _dispatch(
 
 
 for op in CORE:
-    if Extent.BITS in (*op.inputs.values(), *op.outputs.values()):
+    if {*op.inputs.values(), *op.outputs.values()} & IN_ROW_MAJOR_ORDER.keys():
         rule = partial(_draw if "seed" in op.inputs else _differentiate, op)
         torch.library.register_torch_dispatch(op.overload, DTensor, partial(_dispatch, rule))

@@ -60,6 +60,8 @@ def test_schemas_of_gelu() -> None:
         for name in ("fused_gelu", "fused_bias_gelu")
     ]
     assert schemas == [
-        'gelu_kernels::fused_gelu(Tensor x, *, str approximate="none") -> Tensor',
-        'gelu_kernels::fused_bias_gelu(Tensor x, Tensor bias, *, str approximate="none") -> Tensor',
+        'gelu_kernels::fused_gelu(Tensor x, *, str approximate="none", str? save=None, '
+        "Tensor? seed=None) -> Tensor",
+        'gelu_kernels::fused_bias_gelu(Tensor x, Tensor bias, *, str approximate="none", '
+        "str? save=None, Tensor? seed=None) -> Tensor",
     ]

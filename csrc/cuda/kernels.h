@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "csrc/gates/coded.h"
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
 #include "csrc/gates/glu_rows.h"
@@ -105,5 +106,9 @@ Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_cdf_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_backward(Dtype dtype))(Queue, const SoiBackwardOperands&);
 BackwardColumnSums soi_backward_column_sums(Dtype dtype);
+
+Error (*coded_forward(Gate gate, Dtype dtype))(Queue, const CodedForwardOperands&);
+Error (*coded_backward(Dtype dtype))(Queue, const CodedBackwardOperands&);
+BackwardColumnSums coded_backward_column_sums(Dtype dtype);
 
 }  // namespace gelu_kernels::cuda

@@ -126,8 +126,9 @@ struct SoiBackwardBias
     Tensor dbias = at::empty_symint({dy.sym_size(-1)}, dy.options());
     if constexpr (Device::has_data) {
       const Tensor contiguous_mask = mask.contiguous();
-      sum_columns<Device>(name(), SoiKernels<Device>::column_sums(dy), /*bias=*/nullptr,
-                          contiguous_mask.const_data_ptr<uint8_t>(), dbias, dx, dy);
+      ColumnSums sums = {};
+      sums.mask = contiguous_mask.const_data_ptr<uint8_t>();
+      sum_columns<Device>(name(), SoiKernels<Device>::column_sums(dy), sums, dbias, dx, dy);
     }
     return {std::move(dx), std::move(dbias)};
   }
