@@ -170,9 +170,9 @@ def public_operators_and_their_gradients():
 
 @check
 def core_operators():
-    """The calls without a mask, which only a forward pass on the same mesh makes."""
+    """The calls without a mask or a code, which only a forward pass on the same mesh makes."""
     for call in CORE_CALLS:
-        if "mask" in call.tensors:
+        if {"mask", "code"} & call.tensors.keys():
             continue
         torch.manual_seed(0)
         sample = call.sample(SHAPE)
@@ -183,6 +183,29 @@ def core_operators():
                 for part, whole in zip(results, expected, strict=True):
                     if part.is_floating_point():
                         assert_close(part, whole)
+
+
+@check
+def coded_derivatives():
+    """Nearest codes and random ones: the gradients of one process, to the order of a sum."""
+    x, bias, dy = (random(*SHAPE, seed=i) for i in range(3))
+    bias = bias[0, 0]
+
+    def results(x, bias, dy, save, seed):
+        x, bias = leaf(x), leaf(bias)
+        y = ops.fused_bias_gelu(x, bias, save=save, seed=seed)
+        return y, *grad(y, (x, bias), dy)
+
+    for save, seed in itertools.product(("8bit", "4bit"), (None, torch.tensor(5))):
+        whole = results(x, bias, dy, save, seed)
+        for mesh, of_x in meshes_and_placements():
+            of_bias = [S0 if p == S2 else R for p in of_x]
+            placements = of_x, of_bias, of_x
+            tensors = (
+                distributed(t, mesh, p) for t, p in zip((x, bias, dy), placements, strict=True)
+            )
+            for part, expected in zip(results(*tensors, save, seed), whole, strict=True):
+                assert_close(part, expected)
 
 
 @check

@@ -15,7 +15,7 @@ from devices import PTX, kernels_for
 from ptx_on_cpu import Error, cuda, only_ends, special_function_unit
 from torch import Tensor
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators import IN_ROW_MAJOR_ORDER, Extent
 
 ops = torch.ops.gelu_kernels
 every_core_call = pytest.mark.parametrize("call", CORE_CALLS, ids=str)
@@ -154,15 +154,31 @@ def test_more_than_two_to_the_31_elements(call: Call, columns: int, offset: int)
         t[:2], t[-2:] = random(2, shape[1]), random(2, shape[1])
         return t
 
-    tensors = call.inputs((rows, columns), make) if "mask" not in call.tensors else [
-        make(rows, columns), torch.randint(256, (1,), dtype=torch.uint8).expand(rows * columns // 8)
-    ]  # fmt: skip
+    def bytes_of_rows(extent: Extent, rows: int) -> int:
+        return rows * columns * IN_ROW_MAJOR_ORDER[extent] // 8
+
+    def make_bits(extent: Extent) -> Tensor:
+        t, ends = (
+            torch.empty(bytes_of_rows(extent, rows), dtype=torch.uint8),
+            bytes_of_rows(extent, 2),
+        )
+        t[:ends], t[-ends:] = torch.randint(256, (2, ends), dtype=torch.uint8)
+        return t
+
+    tensors = [
+        make_bits(e) if e in IN_ROW_MAJOR_ORDER else call.input(name, (rows, columns), make)
+        for name, e in call.tensors.items()
+    ]
     with cuda.enabled(), only_ends(16):
         results = call(*tensors)
     for end in (slice(2), slice(-2, None)):
         parts = [
-            t[: 2 * columns // 8] if extent is Extent.BITS else t
-            for extent, t in zip(call.tensors.values(), rows_of(call, tensors, end), strict=True)
+            t
+            if e not in IN_ROW_MAJOR_ORDER
+            else t[: bytes_of_rows(e, 2)]
+            if end.stop
+            else t[-bytes_of_rows(e, 2) :]
+            for e, t in zip(call.tensors.values(), rows_of(call, tensors, end), strict=True)
         ]
         place = (rows - 2) * columns if end.stop is None else 0
         if "seed" in call.tensors:
@@ -171,7 +187,7 @@ def test_more_than_two_to_the_31_elements(call: Call, columns: int, offset: int)
             expected = call(*parts)
         for name, result, e in zip(call.op.outputs, results, expected, strict=True):
             extent = call.op.outputs[name]
-            if extent is Extent.BITS:
+            if extent in IN_ROW_MAJOR_ORDER:
                 bytes_ = slice(e.numel()) if end.stop == 2 else slice(-e.numel(), None)
                 assert torch.equal(result[bytes_], e)
             elif extent in HAS_ROWS:

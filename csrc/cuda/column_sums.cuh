@@ -137,9 +137,10 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
 }
 
 inline bool are_vectors(const ColumnSums& m, int64_t size) {
-  uintptr_t bits =
-      reinterpret_cast<uintptr_t>(m.parameters[0]) | reinterpret_cast<uintptr_t>(m.parameters[1]);
-  for (const Matrix* matrix : {&m.dx, &m.dy, m.mask ? &m.dy : &m.x}) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(m.parameters[0]) |
+                   reinterpret_cast<uintptr_t>(m.parameters[1]) |
+                   reinterpret_cast<uintptr_t>(m.code);
+  for (const Matrix* matrix : {&m.dx, &m.dy, m.mask || m.code ? &m.dy : &m.x}) {
     if (matrix->column_stride != size) return false;
     bits |= reinterpret_cast<uintptr_t>(matrix->data) | static_cast<uintptr_t>(matrix->row_stride);
   }
