@@ -23,7 +23,7 @@ import gelu_kernels  # noqa: F401 (it defines the operators)
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CSRC = ROOT / "csrc"
-OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "device/cuda.cpp")]
+OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "random.cpp", "device/cuda.cpp")]
 OPERATORS += [CSRC / "ops" / "quantized" / "results.cpp"]
 OPERATORS += [p for p in sorted(CSRC.glob("ops/*/*.cpp")) if p.stem == p.parent.name]  # families
 REGISTRATION = HERE / "cuda_runtime" / "operators.cpp"
