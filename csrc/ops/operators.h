@@ -2,6 +2,7 @@
 #pragma once
 
 #include "csrc/ops/cdf/cdf.h"
+#include "csrc/ops/dropout/dropout.h"
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
 #include "csrc/ops/quantized/quantized.h"
@@ -9,15 +10,18 @@
 
 namespace gelu_kernels {
 
-using PublicOperators = Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap,
-                                 FusedBiasSoiMap, CdfGate, QuantizedGate, QuantizedGlu>;
+using PublicOperators =
+    Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap, CdfGate,
+             FusedBiasGeluDropout, FusedGateDropout, FusedGluDropout, QuantizedGate, QuantizedGlu>;
 
 using CoreOperators =
     Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
              GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
              GluHalvesBackwardWeight, SoiForward, SoiCdfForward, SoiBackward, SoiBackwardBias,
-             CdfGateForward, CdfGateBackward, QuantizedGateForward, QuantizedGluForward,
-             QuantizedGateBackward, QuantizedGateBackwardBias, QuantizedGluBackward,
-             QuantizedGluHalvesBackward>;
+             CdfGateForward, CdfGateBackward, GateDropoutForward, GateDropoutBackward,
+             GateDropoutBackwardBias, GluDropoutForward, GluDropoutBackward,
+             GluDropoutHalvesForward, GluDropoutHalvesBackward, QuantizedGateForward,
+             QuantizedGluForward, QuantizedGateBackward, QuantizedGateBackwardBias,
+             QuantizedGluBackward, QuantizedGluHalvesBackward>;
 
 }  // namespace gelu_kernels

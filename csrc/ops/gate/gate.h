@@ -67,7 +67,7 @@ struct GateBackwardBias
     if constexpr (Device::has_data) {
       const Tensor contiguous_bias = bias.contiguous();
       sum_columns<Device>(name(), Device::column_sums(id, x), data_of(contiguous_bias),
-                          /*mask=*/nullptr, dbias, dx, dy, x);
+                          /*mask=*/nullptr, /*factor=*/1, dbias, dx, dy, x);
     }
     return {std::move(dx), std::move(dbias)};
   }

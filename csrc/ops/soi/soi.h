@@ -127,7 +127,7 @@ struct SoiBackwardBias
     if constexpr (Device::has_data) {
       const Tensor contiguous_mask = mask.contiguous();
       sum_columns<Device>(name(), SoiKernels<Device>::column_sums(dy), /*bias=*/nullptr,
-                          contiguous_mask.const_data_ptr<uint8_t>(), dbias, dx, dy);
+                          contiguous_mask.const_data_ptr<uint8_t>(), /*factor=*/1, dbias, dx, dy);
     }
     return {std::move(dx), std::move(dbias)};
   }
