@@ -14,18 +14,10 @@ from gelu_kernels.triton_kernels.tile import origin
 
 
 @triton.jit
-def places(octet, rows, columns, rows_left, columns_left, COLUMNS: tl.constexpr):
-    """Of octets in a tile: the row and the column of the first element, its number in row-major
-    order, and which elements and octets are in the matrix, of which so much is left; None says
-    all."""
-    row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
-    inside = None
-    in_mask = None
-    if rows_left is not None:
-        left = tl.where(row < rows_left, tl.minimum(columns_left - column, 8), 0).to(tl.int32)
-        inside = tl.arange(0, 8)[None, :] < left[:, None]
-        in_mask = left > 0
-    return row, column, row * columns + column, inside, in_mask
+def in_matrix(row, column, rows, columns):
+    """Of octets, by their first elements: which elements, and which octets, are in the matrix."""
+    left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
+    return tl.arange(0, 8)[None, :] < left[:, None], left > 0
 
 
 @triton.jit
@@ -46,16 +38,20 @@ def load_bias(bias, first, row, column, element, repeat, inside, C: tl.constexpr
 
 @triton.jit
 def map_octets(
-    y, mask, x, up, bias, seed, threshold, factor, octet, first, rows, columns, rows_left,
+    y, mask, x, up, bias, seed, threshold, factor, octet, first, columns, rows_left,
     columns_left, strides, repeat, index, VALUE: tl.constexpr, C: tl.constexpr,
     COLUMNS: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Maps octets of a tile. The pointers point to its first element, which is element number
-    `first`. `index` has the offset, and the row_length and the row_stride of the operators or None.
-    All loads come first: the random words do not wait for them."""
-    row, column, element, inside, in_mask = places(
-        octet, rows, columns, rows_left, columns_left, COLUMNS
-    )
+    `first`. So many rows and columns are left in the matrix; None says all. `index` has the offset,
+    and the row_length and the row_stride of the operators or None. All loads come first: the random
+    words do not wait for them."""
+    row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
+    element = row * columns + column
+    inside = None
+    in_mask = None
+    if rows_left is not None:
+        inside, in_mask = in_matrix(row, column, rows_left, columns_left)
     y_row, x_row, up_row = strides
     key = tl.load(seed)
     xs = tl.load(x + place_in(row, column, x_row), inside)
@@ -136,28 +132,31 @@ def forward(
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
         octet = tl.arange(0, STEP * OCTETS)
         map_octets(
-            y, mask, x, up, bias, seed, threshold, factor, octet, first, rows, columns, None, None,
+            y, mask, x, up, bias, seed, threshold, factor, octet, first, columns, None, None,
             strides, period, index, VALUE, C, COLUMNS, GROUPED,
         )  # fmt: skip
     else:
         for i in tl.static_range(OCTETS):  # one by one: their predicates take registers
             part = i * STEP + tl.arange(0, STEP)
             map_octets(
-                y, mask, x, up, bias, seed, threshold, factor, part, first, rows, columns,
+                y, mask, x, up, bias, seed, threshold, factor, part, first, columns,
                 rows - row, columns - column, strides, period, index, VALUE, C, COLUMNS, GROUPED,
             )  # fmt: skip
 
 
 @triton.jit
 def select_octets(
-    dx, dup, dy, x, up, bias, mask, factor, octet, first, rows, columns, rows_left, columns_left,
+    dx, dup, dy, x, up, bias, mask, factor, octet, first, columns, rows_left, columns_left,
     strides, repeat, VALUE: tl.constexpr, DERIVATIVE: tl.constexpr, C: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """As ``map_octets``."""
-    row, column, element, inside, in_mask = places(
-        octet, rows, columns, rows_left, columns_left, COLUMNS
-    )
+    row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
+    element = row * columns + column
+    inside = None
+    in_mask = None
+    if rows_left is not None:
+        inside, in_mask = in_matrix(row, column, rows_left, columns_left)
     dx_row, dup_row, dy_row, x_row, up_row = strides
     byte = tl.load(mask + (element >> 3), in_mask).to(tl.int32)
     given = number(tl.load(dy + place_in(row, column, dy_row), inside), C)
@@ -221,13 +220,13 @@ def backward(
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
         octet = tl.arange(0, STEP * OCTETS)
         select_octets(
-            dx, dup, dy, x, up, bias, mask, factor, octet, first, rows, columns, None, None,
+            dx, dup, dy, x, up, bias, mask, factor, octet, first, columns, None, None,
             strides, period, VALUE, DERIVATIVE, C, COLUMNS,
         )  # fmt: skip
     else:
         for i in tl.static_range(OCTETS):
             part = i * STEP + tl.arange(0, STEP)
             select_octets(
-                dx, dup, dy, x, up, bias, mask, factor, part, first, rows, columns, rows - row,
+                dx, dup, dy, x, up, bias, mask, factor, part, first, columns, rows - row,
                 columns - column, strides, period, VALUE, DERIVATIVE, C, COLUMNS,
             )  # fmt: skip
