@@ -147,8 +147,8 @@ def test_every_16_bit_input(dtype: torch.dtype, p: float, gate: str, device: str
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_special_values(dtype: torch.dtype, gate: str, device: str) -> None:
-    """What is dropped is +0, whatever it was; what is kept is as the gate has it, but that its least
-    value in float16 is twice as large before it is rounded."""
+    """What is dropped is +0, whatever it was; what is kept is as the gate has it, but that its
+    least value in float16 is doubled before it is rounded."""
     numbers = [torch.nan, torch.inf, -torch.inf, 0.0, -0.0, 1.0]
     x = torch.tensor(numbers, device=device, dtype=dtype).repeat(200)
     m = kept(x, 0.5)
