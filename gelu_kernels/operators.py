@@ -6,13 +6,14 @@ schema cannot say.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from functools import partial
 from inspect import signature
 from math import prod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
 
@@ -187,6 +188,26 @@ CORE = (
     # Of the product of dy and the derivative that the code stands for.
     CoreOperator("coded_backward", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
     CoreOperator("coded_backward_bias", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
+    CoreOperator("gate_dropout_forward", "dropout", ulp=5, ulp_of_16_bits=0.57),
+    CoreOperator(
+        "gate_dropout_backward", "dropout", linear_in=("dy",), ulp=5.5, ulp_of_16_bits=0.68
+    ),
+    CoreOperator(
+        "gate_dropout_backward_bias", "dropout", linear_in=("dy",), ulp=5.5, ulp_of_16_bits=0.68
+    ),
+    CoreOperator("glu_dropout_forward", "dropout", linear_in=("up",), ulp=5.5, ulp_of_16_bits=0.6),
+    CoreOperator("glu_dropout_backward", "dropout", linear_in=("dy",), ulp=6.5, ulp_of_16_bits=0.7),
+    CoreOperator(
+        "glu_dropout_halves_forward", "dropout", halves=("x",), ulp=5.5, ulp_of_16_bits=0.6
+    ),
+    CoreOperator(
+        "glu_dropout_halves_backward",
+        "dropout",
+        halves=("x", "dx"),
+        linear_in=("dy",),
+        ulp=6.5,
+        ulp_of_16_bits=0.7,
+    ),
 )
 
 # Operators whose results are numbers in eight bits and scales, which Extent does not describe.
@@ -203,6 +224,7 @@ QUANTIZED = tuple(
 )
 
 Gate = Callable[[Tensor], Tensor]
+Dropout = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -228,13 +250,13 @@ class PublicOperator(Operator):
     def backward(self) -> str:
         """The core operator of a backward pass to every operand that has a gradient."""
         summed = [f"_{name}" for name in ("bias", "weight") if name in self.operands]
-        # A mask is all that the gradient of x takes, and loc and scale have none but zeros.
-        stem = "soi_" if self.is_random else self.forward.removesuffix("forward")
+        # An SOI map's gradient takes the mask alone, and loc and scale have none but zeros.
+        stem = "soi_" if self.family == "soi" else self.forward.removesuffix("forward")
         return "".join([stem, "backward", *summed])
 
     @property
     def is_random(self) -> bool:
-        """Whether g multiplies x by a random mask, whose mean makes it a gate."""
+        """Whether it draws a mask."""
         return torch.Tag.nondeterministic_seeded in self.overload.tags
 
     @property
@@ -267,9 +289,14 @@ class PublicOperator(Operator):
                 return self.of_operands(function, approximate=APPROXIMATE[gate])
         return None
 
-    def formula_of(self, gate: Gate, distribution: Gate) -> Callable[..., Tensor]:
+    def formula_of(
+        self, gate: Gate, distribution: Gate, dropout: Dropout = F.dropout
+    ) -> Callable[..., Tensor]:
         """A function of the operands in plain PyTorch, as short as one writes it: it is timed. Of a
         gate x F(x) and of F."""
+        if p := self.numbers.get("p"):
+            kept = replace(self, numbers={}).formula_of(gate, distribution)
+            return lambda *operands: dropout(kept(*operands), p)
         if "loc" in self.operands:
             return lambda x, loc, scale: x * distribution((x - loc) / scale)
 
@@ -287,6 +314,8 @@ class PublicOperator(Operator):
             return product
         return (lambda x, bias: gate(x + bias)) if "bias" in self.operands else gate
 
+
+P = {"p": 0.3}  # of dropout
 
 # Of the form that has all of a GLU's options. Some of the tests' numbers are beyond the limit.
 NUMBERS = {"limit": 1.5, "up_offset": 1.0}
@@ -404,6 +433,57 @@ PUBLIC = (
         "x F((x - loc)/scale), vectors loc and scale",
         functions={"cdf_gate": None},
         stem="cdf_gate",
+    ),
+    PublicOperator(
+        "fused_bias_gelu_dropout",
+        "dropout",
+        "bias_gelu_dropout",
+        ("x", "bias"),
+        "m g(x + bias)/(1 - p), m ~ Bernoulli(1 - p)",
+        numbers=P,
+        functions={"bias_gelu_dropout": None},
+        stem="gate_dropout",
+    ),
+    PublicOperator(
+        "fused_gate_dropout",
+        "dropout",
+        "gate_dropout",
+        ("x",),
+        "m g(x)/(1 - p)",
+        numbers=P,
+        functions={"gate_dropout": None},
+        stem="gate_dropout",
+    ),
+    PublicOperator(
+        "fused_gate_dropout",
+        "dropout",
+        "bias_gate_dropout",
+        ("x", "bias"),
+        "m g(x + bias)/(1 - p)",
+        numbers=P,
+        functions={"gate_dropout": None},
+        stem="gate_dropout",
+    ),
+    PublicOperator(
+        "fused_glu_dropout",
+        "dropout",
+        "geglu_dropout",
+        ("x", "up"),
+        "m g(x) up/(1 - p)",
+        numbers=P,
+        functions={"glu_dropout": None},
+        stem="glu_dropout",
+    ),
+    PublicOperator(
+        "fused_glu_dropout",
+        "dropout",
+        "geglu_dropout_halves",
+        ("x",),
+        "m g(x) up/(1 - p), the halves of one tensor",
+        halves=("x",),
+        numbers=P,
+        functions={"glu_dropout": None},
+        stem="glu_dropout",
     ),
 )
 

@@ -186,7 +186,7 @@ def bad_inputs(call: Call) -> Iterator[tuple[str, Bad]]:
             found = [] if extent is Extent.NUMBER else no_parameter(leading)
             found = found + (NO_SCALE if name == "scale" else [])
         elif extent in kinds:
-            found = kinds[extent](leading)
+            found = kinds[extent]("dy" if extent is Extent.BITS else leading)
         else:
             half = call.tensors[leading] is Extent.HALVES
             found = unlike("a half of x" if half else leading)

@@ -146,13 +146,12 @@ class Call:
         given = dict(zip(self.tensors, tensors, strict=True)) | self.numbers
         given |= self.selected(keyword, gate) if self.takes_gate else {}
         arguments = self.op.overload._schema.arguments
-        positional = [
-            given.get(a.name)
-            for a in arguments
-            if not a.kwarg_only and (not a.has_default_value() or a.name in given)
-        ]
+        positional = [a for a in arguments if not a.kwarg_only]
+        while positional[-1].has_default_value() and positional[-1].name not in given:
+            positional.pop()
+        values = [given.get(a.name, a.default_value) for a in positional]
         named = {a.name: given[a.name] for a in arguments if a.kwarg_only and a.name in given}
-        return tuple(positional), named
+        return tuple(values), named
 
     @staticmethod
     def selected(keyword: str, gate: str) -> dict[str, str]:
@@ -289,18 +288,29 @@ class Sample:
     def _value(self) -> Callable[..., Tensor]:
         """Of the operands; linear for a mask, with zeros for the gradients of loc and scale."""
         if self.call.op.family != "soi":
-            distribution = reference.DISTRIBUTIONS[self.gate]
-            return self.call.formula.formula_of(getattr(reference, self.gate), distribution)
+            gate, distribution = getattr(reference, self.gate), reference.DISTRIBUTIONS[self.gate]
+            return self.call.formula.formula_of(gate, distribution, self._dropout)
         select = partial(soi_oracle.select, self._kept)
         if "loc" in self.call.tensors:
             return lambda x, loc, scale: select(x) + 0 * loc + 0 * scale
         return self.call.formula.formula_of(select, select)
 
+    def _dropout(self, y: Tensor, p: float) -> Tensor:
+        return soi_oracle.select(self._kept, y) / (1 - p)
+
     @cached_property
     def _kept(self) -> Tensor:
-        """The SOI map's mask."""
+        """The mask."""
         t = self.named()
+        if "mask" in t:
+            return self._bits
         seed = self._drawn_seed() if self.call.is_random else int(t["seed"])
+        if self.call.op.family == "dropout":
+            shape = t["x"].shape
+            if self.call.op.halves:
+                shape = (*shape[:-1], shape[-1] // 2)
+            m = soi_oracle.not_dropped(shape, seed, self.call.numbers["p"])
+            return m.to(t["x"].device)
         parameters = {name: t[name] for name in ("loc", "scale") if name in t}
         m = soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate, **parameters)
         return m.to(t["x"].device)
@@ -321,7 +331,8 @@ class Sample:
     @cached_property
     def _bits(self) -> Tensor:
         t = self.named()
-        bits = torch.from_numpy(soi_oracle.unpack(t["mask"], t["dy"].numel()))
+        with torch._C._DisableFuncTorch():  # else a transform of torch.func wraps the mask
+            bits = torch.from_numpy(soi_oracle.unpack(t["mask"], t["dy"].numel()))
         return bits.view(t["dy"].shape).bool().to(t["dy"].device)
 
 

@@ -1,6 +1,5 @@
 """The codes of a derivative and their random words, written a second time, in NumPy."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -49,7 +48,7 @@ def words(n: int, seed: int, *index: int) -> np.ndarray:
 
 def kept(n: int, p: float, seed: int, *index: int) -> np.ndarray:
     """Which elements dropout keeps."""
-    return words(n, seed, *index) >= math.floor(Fraction(p) * 2**32 + Fraction(1, 2))
+    return words(n, seed, *index) >= round(Fraction(p) * 2**32)
 
 
 def codes(

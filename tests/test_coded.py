@@ -465,9 +465,9 @@ def test_bad_numbers() -> None:
         with pytest.raises(ValueError, match=f"::coded_backward: bits must be 8 or 4, got {bits}"):
             backward(x, code, bits)
     for p in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match="::coded_forward: p must be a probability"):
+        with pytest.raises(ValueError, match="::coded_forward: p must be from 0 to 1"):
             forward(x, None, seed, "normal", 8, p)
-        with pytest.raises(ValueError, match="::coded_backward: p must be a probability"):
+        with pytest.raises(ValueError, match="::coded_backward: p must be from 0 to 1"):
             backward(x, code, 8, p)
     with pytest.raises(ValueError, match="::coded_forward: seed must be an int64 scalar for p or"):
         forward(x, None, None, "normal", 8, 0.5)

@@ -76,7 +76,7 @@ def sum_columns(
     gate: str | None,
     results: tuple[Tensor, Tensor],
     inputs: Sequence[Tensor],
-    other: Tensor,
+    others: Sequence[Tensor],
     unit: int,
     numbers: tuple[float, ...] = (),
 ) -> None:
@@ -88,7 +88,7 @@ def sum_columns(
     columns = dbias.numel()
     blocks = column_sum_tiles(dx.numel() // columns, columns, dx.itemsize).blocks
     partial = torch.empty((blocks, columns), dtype=sum_type(dx.dtype), device=dx.device)
-    with_matrices(op, specialize, gate, (dx, *inputs), (other,), (partial,), unit, numbers)
+    with_matrices(op, specialize, gate, (dx, *inputs), others, (partial,), unit, numbers)
     add_partial_sums(op, partial, dbias)
 
 

@@ -148,8 +148,8 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
 }
 
 template <class Gate, class Precision, bool kValue, bool kDerivative, class T, class Real>
-void evaluate_vectors(int64_t n, Real* __restrict value, Real* __restrict derivative,
-                      const T* __restrict x, const T* __restrict bias) {
+void evaluate_block(int64_t n, Real* __restrict value, Real* __restrict derivative,
+                    const T* __restrict x, const T* __restrict bias) {
   n &= ~(kVector - 1);
 #pragma GCC unroll kUnroll
   for (int64_t i = 0; i < n; ++i) {
@@ -162,7 +162,7 @@ template <class Gate, class Precision, bool kValue, bool kDerivative>
 void evaluate(int64_t n, void* value, void* derivative, const void* x, const void* bias) {
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
-  evaluate_vectors<Gate, Precision, kValue, kDerivative>(
+  evaluate_block<Gate, Precision, kValue, kDerivative>(
       n, static_cast<Real*>(value), static_cast<Real*>(derivative), static_cast<const T*>(x),
       static_cast<const T*>(bias));
 }

@@ -1,4 +1,4 @@
-// The random words of elements that are worked on one by one; see GlobalIndex.
+// The random words of octets, and of elements that are worked on one by one; see GlobalIndex.
 #pragma once
 
 #include <limits>
@@ -16,6 +16,23 @@ inline bool from_a_group(const GlobalIndex& index) {
 inline WideDivisor row_length_of(const GlobalIndex& index) {
   const int64_t length = index.row_length ? index.row_length : std::numeric_limits<int64_t>::max();
   return WideDivisor(static_cast<uint64_t>(length));
+}
+
+// The mask's byte for an octet of elements from a group on, each of which is kept if its word is
+// not below the threshold.
+__device__ __forceinline__ uint32_t byte_of_octet(const GlobalIndex& index, uint32_t threshold,
+                                                  uint32_t octet, uint64_t seed) {
+  const uint64_t group = index.offset / 4 + octet * uint64_t{2};
+  uint32_t byte = 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const RandomWords random = philox(group + half, seed);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (random.word[i] >= threshold) byte |= 1 << (4 * half + i);
+    }
+  }
+  return byte;
 }
 
 // From an element on, one after the other in row-major order.

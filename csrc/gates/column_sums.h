@@ -42,8 +42,8 @@ GELU_KERNELS_HD Matrix tile_at(const Matrix& m, int64_t row, int64_t column) {
 
 // dx, and partials[k][block][j] = the sum over a block of rows of column j of a term, in float
 // (double for float64). dx = dy·g'(x + bias), or dy where a mask is 1, or both and times the
-// factor, and the one term is the unrounded dx; or csrc/gates/cdf.h has dx and the terms of loc and
-// scale.
+// factor, or dy times the coded derivative and the factor, and the one term is the unrounded dx; or
+// csrc/gates/cdf.h has dx and the terms of loc and scale.
 struct ColumnSums {
   Matrix dx, dy;
   Matrix x;                   // or null

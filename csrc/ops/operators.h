@@ -3,6 +3,7 @@
 
 #include "csrc/ops/cdf/cdf.h"
 #include "csrc/ops/coded/coded.h"
+#include "csrc/ops/dropout/dropout.h"
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
 #include "csrc/ops/quantized/quantized.h"
@@ -11,13 +12,16 @@
 namespace gelu_kernels {
 
 using PublicOperators = Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap,
-                                 FusedBiasSoiMap, CdfGate, DrawSeed, QuantizedGate, QuantizedGlu>;
+                                 FusedBiasSoiMap, CdfGate, FusedBiasGeluDropout, FusedGateDropout,
+                                 FusedGluDropout, DrawSeed, QuantizedGate, QuantizedGlu>;
 
 using CoreOperators =
     Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
              GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
              GluHalvesBackwardWeight, SoiForward, SoiCdfForward, SoiBackward, SoiBackwardBias,
              CdfGateForward, CdfGateBackward, CodedForward, CodedBackward, CodedBackwardBias,
+             GateDropoutForward, GateDropoutBackward, GateDropoutBackwardBias, GluDropoutForward,
+             GluDropoutBackward, GluDropoutHalvesForward, GluDropoutHalvesBackward,
              QuantizedGateForward, QuantizedGluForward, QuantizedGateBackward,
              QuantizedGateBackwardBias, QuantizedGluBackward, QuantizedGluHalvesBackward>;
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 
+#include <cmath>
 #include <limits>
 
 namespace gelu_kernels {
@@ -34,6 +35,18 @@ void check_mask(const char* op, const at::Tensor& mask, const Argument& argument
   TORCH_CHECK_VALUE(mask.device() == t.device(), "gelu_kernels::", op,
                     ": mask must be on the device of ", of, ", ", t.device(), ", got ",
                     mask.device());
+}
+
+void check_p(const char* op, double p) {
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "gelu_kernels::", op, ": p must be from 0 to 1, got ", p);
+}
+
+double factor_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+std::optional<Dropout> dropout_of(double p) {
+  const double threshold = std::nearbyint(p * 0x1p32);
+  if (threshold == 0x1p32) return std::nullopt;
+  return Dropout{static_cast<uint32_t>(threshold), factor_of(p)};
 }
 
 at::Tensor draw_seed(const char* op, const at::Tensor& x,

@@ -80,7 +80,7 @@ def coded_forward(
     elements = x.numel()
     if elements == 0:
         return
-    if p == 1:
+    if round(p * 2**32) == 2**32:
         zero = numbers_of(bits)[2]
         y.zero_()
         code.fill_(zero if bits == 8 else zero << 4 | zero)
@@ -111,7 +111,7 @@ def coded_forward(
     row_step = row_columns if rows > 1 else 0
     tensors = (dense_y, code, dense_x, bias, seed)
     integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
-    dropout = (int(p * 2**32 + 0.5), dropout_factor(p))
+    dropout = (round(p * 2**32), dropout_factor(p))
     launch("coded_forward", key, specialize_forward, tiles.grid, tensors, (*integers, *dropout))
     if dense_y is not y:
         y.copy_(dense_y)
@@ -167,7 +167,7 @@ def coded_backward_bias(
         None,
         (dx, dbias),
         (dy,),
-        code.contiguous(),
+        (code.contiguous(),),
         unit=VECTOR_BYTES // dy.itemsize,
         numbers=(dropout_factor(p),),
     )

@@ -102,7 +102,7 @@ Tensor CodedBackward::batch(const Tensor& dy, const Tensor& code, int64_t bits, 
   const auto dtype = at::toOpMathType(dy.scalar_type());
   const double step = dtype == at::kDouble ? 1 / double{book.levels} : double{book.step};
   const Tensor numbers = codes.to(dtype);
-  const Tensor factor = (numbers - book.zero) * step * dropout_factor(p);
+  const Tensor factor = (numbers - book.zero) * step * factor_of(p);
   const Tensor dx = dy.to(dtype) * factor.masked_fill(numbers == book.nan, NAN);
   return dx.to(dy.scalar_type());
 }

@@ -11,8 +11,7 @@ namespace {
 void check_numbers(const char* op, int64_t bits, double p) {
   TORCH_CHECK_VALUE(bits == 8 || bits == 4, "gelu_kernels::", op, ": bits must be 8 or 4, got ",
                     bits);
-  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "gelu_kernels::", op,
-                    ": p must be a probability, from 0 to 1, got ", p);
+  check_p(op, p);
 }
 
 }  // namespace

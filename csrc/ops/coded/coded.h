@@ -2,8 +2,6 @@
 // over a device.
 #pragma once
 
-#include <cmath>
-
 #include "csrc/gates/coded.h"
 #include "csrc/ops/coded/kernels.h"
 #include "csrc/ops/gate/gate.h"
@@ -16,9 +14,6 @@ Gate check_coded_forward(const char* op, const Tensor& x, const OptionalTensor& 
                          bool dither, const GlobalIndex& index);
 void check_coded_backward(const char* op, const Tensor& dy, const Tensor& code, int64_t bits,
                           double p, bool has_bias);
-
-// What dropout multiplies an element by that it keeps.
-inline double dropout_factor(double p) { return p < 1 ? 1 / (1 - p) : 0; }
 
 // y = g(x + bias), of which dropout drops elements with probability p, and the code of g'(x +
 // bias): csrc/gates/coded.h has both. The code is the nearest, or with `dither` one of the two
@@ -45,13 +40,13 @@ struct CodedForward : Operator<CodedForward, std::tuple<Tensor, Tensor>(
     Tensor code = at::empty_symint({code_bytes(x.sym_numel(), bits)}, x.options().dtype(at::kByte));
     if constexpr (Device::has_data) {
       const Codebook codebook(bits);
-      if (p == 1) {
+      const std::optional<Dropout> dropout = dropout_of(p);
+      if (!dropout) {
         const int64_t zero = static_cast<int64_t>(codebook.zero);
         y.zero_();
         code.fill_(bits == 8 ? zero : zero << 4 | zero);
         return {std::move(y), std::move(code)};
       }
-      const auto threshold = static_cast<uint32_t>(std::floor(p * 0x1p32 + 0.5));
       const Tensor own_bias = bias ? bias->contiguous() : Tensor();
       const auto run = [&](int64_t rows, int64_t columns, Matrix y_rows, Matrix x_rows) {
         CodedKernels<Device>::forward(
@@ -59,7 +54,7 @@ struct CodedForward : Operator<CodedForward, std::tuple<Tensor, Tensor>(
             {y_rows, x_rows, bias ? data_of(own_bias) : nullptr,
              reinterpret_cast<uint8_t*>(data_of(code)),
              seed ? seed->const_data_ptr<int64_t>() : nullptr, codebook, Rounding(dither), p > 0,
-             threshold, dropout_factor(p), index, rows, columns});
+             dropout->threshold, dropout->factor, index, rows, columns});
       };
       in_row_major_order(/*by_rows=*/bias.has_value(), run, y, x);
     }
@@ -85,7 +80,7 @@ struct CodedBackward
                                        {dx_rows,
                                         dy_rows,
                                         contiguous_code.const_data_ptr<uint8_t>(),
-                                        {Codebook(bits), dropout_factor(p)},
+                                        {Codebook(bits), factor_of(p)},
                                         rows,
                                         columns});
       };
@@ -115,7 +110,7 @@ struct CodedBackwardBias
       ColumnSums sums = {};
       sums.code = contiguous_code.const_data_ptr<uint8_t>();
       sums.codebook = Codebook(bits);
-      sums.factor = dropout_factor(p);
+      sums.factor = factor_of(p);
       sum_columns<Device>(name(), CodedKernels<Device>::column_sums(dy), sums, dbias, dx, dy);
     }
     return {std::move(dx), std::move(dbias)};

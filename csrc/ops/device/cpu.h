@@ -61,7 +61,8 @@ struct Cpu {
     return cpu::loops(gate, dtype_of(x), x.numel()).cdf_column_sums;
   }
 
-  static void sum_columns(const char*, const at::Tensor&, cpu::BackwardColumnSums sum_tile,
+  template <class SumTile>  // a cpu::BackwardColumnSums
+  static void sum_columns(const char*, const at::Tensor&, const SumTile& sum_tile,
                           const ColumnSums& m) {
     const auto [block_rows, blocks] = RowBlocks(m.rows);
     const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
