@@ -21,11 +21,13 @@ class Expected:
 
 
 def expected(workload: Workload, inputs: Inputs) -> Expected:
-    """The value and the gradients of the operands in float64."""
+    """The value and the gradients of the operands in float64. Of dropout, if all is kept."""
     rows, columns = workload.shape
     step = max(1, PIECE // columns)
     gate = workload.gate
-    formula = workload.operator.formula_of(exact_gate(gate), reference.DISTRIBUTIONS[gate])
+    formula = workload.operator.formula_of(
+        exact_gate(gate), reference.DISTRIBUTIONS[gate], lambda y, p: y / (1 - p)
+    )
     y = torch.empty_like(inputs.dy, dtype=torch.float64)
     gradients = tuple(torch.zeros_like(t, dtype=torch.float64) for t in inputs.operands)
     for start in range(0, rows, step):

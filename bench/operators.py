@@ -21,12 +21,14 @@ Backward = Callable[..., Call]  # of dy and the operands; gives the gradients
 
 
 def is_measured(op: str, gate: str) -> bool:
-    """fused_gate has the kernels of fused_gelu. It is measured for gates that approximate= cannot
-    name."""
-    named = GATES.get(gate) is not None
-    if OPERATORS[op].selector == "approximate":
+    """An operator that takes gate= may have the kernels of one that takes approximate=.
+    Then it is measured for gates that approximate= cannot name."""
+    row, named = OPERATORS[op], GATES.get(gate) is not None
+    if row.selector == "approximate":
         return named
-    return OPERATORS[op].name != "fused_gate" or not named
+    kernels = row.forward, row.operands
+    others = (x for x in PUBLIC if x.selector == "approximate")
+    return not named or kernels not in [(x.forward, x.operands) for x in others]
 
 
 def our_forward(op: str, gate: str) -> Function:
@@ -37,7 +39,7 @@ def our_forward(op: str, gate: str) -> Function:
 
 
 def our_backward(op: str, gate: str) -> Backward | None:
-    """As the core operator, without autograd's time on the CPU. Only forward has a random mask."""
+    """As the core operator, without autograd's time on the CPU. Only forward draws a mask."""
     operator = OPERATORS[op]
     if operator.is_random:
         return None
@@ -93,7 +95,7 @@ def eager_forward(op: str, gate: str) -> Function:
     def mask(z: Tensor) -> Tensor:
         return torch.bernoulli(own(z))
 
-    if row.is_random:
+    if row.family == "soi":
         return row.formula_of(lambda x: x * mask(x), mask)
     return row.formula_of(EAGER_GATES.get(gate) or exact_gate(gate), own)
 

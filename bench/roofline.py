@@ -37,7 +37,7 @@ def kernel_of(op: PublicOperator, direction: str) -> tuple[CoreOperator, bool]:
 MEASURED = {
     (op.label, direction): kernel_of(op, direction)
     for op, direction in product(PUBLIC, ("forward", "backward"))
-    if not op.halves
+    if core(getattr(op, direction)) in OPERATORS
 }
 
 Needs = dict[Case, tuple[float, dict[str, float]]]  # slots, and instructions by name

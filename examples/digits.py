@@ -14,6 +14,7 @@ side by side, from the same weights on the same batches, with
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -30,13 +31,22 @@ import gelu_kernels
 
 PIXELS, WIDTH, CLASSES, HIDDEN_LAYERS, BATCH = 64, 128, 10, 8, 128
 
-# The hidden layers of the networks.
-HIDDEN: dict[str, Callable[[int, int], nn.Module]] = {
-    "torch.nn.GELU": lambda i, o: nn.Sequential(nn.Linear(i, o), nn.GELU()),
-    "gelu_kernels.nn.GELU": lambda i, o: nn.Sequential(nn.Linear(i, o), gelu_kernels.nn.GELU()),
-    "gelu_kernels.nn.LinearGELU": gelu_kernels.nn.LinearGELU,
-    "gelu_kernels.nn.SOIMap": lambda i, o: nn.Sequential(nn.Linear(i, o), gelu_kernels.nn.SOIMap()),
-}
+Hidden = Callable[[int, int], nn.Module]
+
+
+def hidden_layers(save: str | None = None, dither: bool = False) -> dict[str, Hidden]:
+    """Of the networks. `save` and `dither` are the options of our GELUs."""
+
+    def after_linear(activation: Callable[[], nn.Module]) -> Hidden:
+        return lambda i, o: nn.Sequential(nn.Linear(i, o), activation())
+
+    saving = {"save": save, "dither": dither}
+    return {
+        "torch.nn.GELU": after_linear(nn.GELU),
+        "gelu_kernels.nn.GELU": after_linear(partial(gelu_kernels.nn.GELU, **saving)),
+        "gelu_kernels.nn.LinearGELU": partial(gelu_kernels.nn.LinearGELU, **saving),
+        "gelu_kernels.nn.SOIMap": after_linear(gelu_kernels.nn.SOIMap),
+    }
 
 
 @dataclass
@@ -65,7 +75,7 @@ class Run:
         return (self.network.eval()(x).argmax(1) == y).float().mean().item()
 
 
-def build(hidden: Callable[[int, int], nn.Module], seed: int, device: torch.device) -> Run:
+def build(hidden: Hidden, seed: int, device: torch.device) -> Run:
     torch.manual_seed(seed)
     sizes = [PIXELS] + [WIDTH] * HIDDEN_LAYERS
     network = nn.Sequential(*map(hidden, sizes, sizes[1:]), nn.Linear(WIDTH, CLASSES))
@@ -137,11 +147,14 @@ def main() -> None:
     parser.add_argument("--device", type=torch.device, help="default: a GPU if there is one")
     parser.add_argument("--plot", type=Path, default=Path("digits.png"), help="where to draw")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", choices=["8bit", "4bit"], help="what our GELUs keep: a code")
+    parser.add_argument("--dither", action="store_true", help="a random one, with --save")
     options = parser.parse_args()
 
     torch.set_num_threads(1)  # on a CPU, layers this small are no faster with more
     device = options.device or best_device()
-    runs = {name: build(hidden, options.seed, device) for name, hidden in HIDDEN.items()}
+    layers = hidden_layers(options.save, options.dither)
+    runs = {name: build(hidden, options.seed, device) for name, hidden in layers.items()}
     train(runs, options.epochs, options.seed, device)
 
     print(f"{'':28}{'final loss':>12}{'test accuracy':>16}{'median step':>16}")

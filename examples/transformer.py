@@ -6,9 +6,10 @@ runs on GPUs (NCCL) where there are four, else on the CPU (gloo). The data are t
 scikit-learn ships: sequences of 8 rows of 8 pixels. Of 4 processes, 2 and 2 share each layer
 (tensor parallelism), and each pair has its half of a batch and of the parameters (FSDP).
 
-The hidden layers are ``gelu_kernels.nn.LinearGELU``; with ``--soi``, linear layers followed by
-``gelu_kernels.nn.SOIMap``. Either way the losses are the same on one process, to rounding: the SOI
-map too keeps the same neurons, however they are divided.
+The hidden layers are ``gelu_kernels.nn.LinearGELU``, which with ``--save`` keeps its derivative in
+8 or 4 bits for backward; with ``--soi``, linear layers followed by ``gelu_kernels.nn.SOIMap``. In
+any case the losses are the same on one process, to rounding: the SOI map too keeps the same
+neurons, however they are divided, and a dithered code is the same.
 """
 
 import argparse
@@ -62,12 +63,13 @@ class DividedSOIMap(gelu_kernels.nn.SOIMap):
 
 
 class Block(nn.Module):
-    def __init__(self, soi_mesh: DeviceMesh | None) -> None:
+    def __init__(self, soi_mesh: DeviceMesh | None, **saving: str | bool | None) -> None:
         super().__init__()
         self.attention = Attention()
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         if soi_mesh is None:
-            self.up, self.activation = gelu_kernels.nn.LinearGELU(WIDTH, HIDDEN), nn.Identity()
+            self.up = gelu_kernels.nn.LinearGELU(WIDTH, HIDDEN, **saving)
+            self.activation = nn.Identity()
         else:
             self.up, self.activation = nn.Linear(WIDTH, HIDDEN), DividedSOIMap(soi_mesh)
         self.down = nn.Linear(HIDDEN, WIDTH)
@@ -78,11 +80,11 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, soi_mesh: DeviceMesh | None) -> None:
+    def __init__(self, soi_mesh: DeviceMesh | None, **saving: str | bool | None) -> None:
         super().__init__()
         self.embedding = nn.Linear(PIXELS, WIDTH)
         self.position = nn.Parameter(torch.randn(ROWS, WIDTH))
-        self.blocks = nn.ModuleList(Block(soi_mesh) for _ in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(soi_mesh, **saving) for _ in range(BLOCKS))
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -108,11 +110,12 @@ def train(
     soi: bool = False,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
+    **saving: str | bool | None,
 ) -> Iterator[float]:
-    """The mean loss of each epoch."""
+    """The mean loss of each epoch. `saving` are LinearGELU's options."""
     torch.manual_seed(seed)
     device = torch.device(mesh.device_type)
-    network = Transformer(mesh if soi else None).to(device, dtype)
+    network = Transformer(mesh if soi else None, **saving).to(device, dtype)
     parallelize(network, mesh)
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
 
@@ -140,6 +143,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes to a layer")
     parser.add_argument("--soi", action="store_true", help="the SOI map in place of GELU")
+    parser.add_argument("--save", choices=["8bit", "4bit"], help="of LinearGELU")
+    parser.add_argument("--dither", action="store_true", help="of LinearGELU, with --save")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--dtype", choices=["float64", "float32", "bfloat16"], default="float32")
     parser.add_argument(
@@ -162,7 +167,8 @@ def main() -> None:
         )
     mesh = init_device_mesh(device, shape, mesh_dim_names=("data", "tensor"))
     dtype = getattr(torch, options.dtype)
-    losses = train(mesh, options.epochs, options.soi, dtype, options.seed)
+    saving = {"save": options.save, "dither": options.dither}
+    losses = train(mesh, options.epochs, options.soi, dtype, options.seed, **saving)
     for epoch, loss in enumerate(losses, start=1):
         if dist.get_rank() == 0:
             print(f"epoch {epoch}: loss {loss:.9g}", flush=True)

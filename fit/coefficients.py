@@ -74,12 +74,18 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of a gate for a precision: a specialisation of a C++ template."""
+    """The constants of a gate for a precision: a specialisation of a C++ template. Of a type that
+    is no class, a struct."""
 
     name: str
     type: str
     values: Mapping[str, float]
     real: str
+    comment: str = ""
+
+    @property
+    def is_struct(self) -> bool:
+        return not self.type.isidentifier()
 
     @property
     def precision(self) -> str:
@@ -90,7 +96,10 @@ class Constants:
             f"  static constexpr {self.real} {key} = {hexadecimal(value, self.real)};"
             for key, value in self.values.items()
         ]
-        return "\n".join(["template <>", f"struct {self.name}<{self.type}> {{", *lines, "};"])
+        opening = ["template <>", f"struct {self.name}<{self.type}> {{"]
+        if self.is_struct:
+            opening = [f"// {self.comment}", f"struct {self.name}_{self.type} {{"]
+        return "\n".join([*opening, *lines, "};"])
 
     def python(self) -> str:
         values = [f"{key}={float(value)!r}" for key, value in self.values.items()]
@@ -104,7 +113,7 @@ def header(program: str, parts: Sequence[Part]) -> str:
     declarations = dict.fromkeys(
         f"template <class Type>\nstruct {part.name};"
         for part in parts
-        if isinstance(part, Constants)
+        if isinstance(part, Constants) and not part.is_struct
     )
     text = [
         f"// Written by `python -m {program}`; do not edit.\n// clang-format off\n#pragma once",

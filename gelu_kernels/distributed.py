@@ -25,8 +25,8 @@ def _register_now() -> None:
         from gelu_kernels import (  # noqa: F401 (they register)
             linear_sharding,
             quantized_sharding,
+            random_sharding,
             sharding,
-            soi_sharding,
         )
     except Exception as error:  # DTensors without ours are none the worse
         warnings.warn(

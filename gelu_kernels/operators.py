@@ -6,13 +6,14 @@ schema cannot say.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from functools import partial
 from inspect import signature
 from math import prod
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._ops import OpOverload
 
@@ -30,6 +31,8 @@ class Extent(Enum):
     COLUMNS = "a number for each element of the last dimension of y"
     ROWS = "a number for each row of y, which its last dimension is"
     BITS = "a bit for each element of y, eight in a byte"
+    NIBBLES = "four bits for each element of y, two in a byte"
+    BYTES = "a byte for each element of y"
     SCALAR = "one integer"
     NUMBER = "one number, in the dtype of y"
 
@@ -45,14 +48,21 @@ class Extent(Enum):
                 return y[:-1]
             case Extent.BITS:
                 return (-(-prod(y) // 8),)
+            case Extent.NIBBLES:
+                return (-(-prod(y) // 2),)
+            case Extent.BYTES:
+                return (prod(y),)
         return ()
 
     def bytes(self, y: Shape, itemsize: int) -> float:
         """Of memory that a pass over y moves for the tensor."""
-        if self is Extent.BITS:
-            return prod(y) / 8
+        if self in IN_ROW_MAJOR_ORDER:
+            return prod(y) * IN_ROW_MAJOR_ORDER[self] / 8
         return 0 if self in (Extent.SCALAR, Extent.NUMBER) else prod(self.shape(y)) * itemsize
 
+
+# The extents of what is in row-major order, whatever the strides of y: bits for each element.
+IN_ROW_MAJOR_ORDER = {Extent.BITS: 1, Extent.NIBBLES: 4, Extent.BYTES: 8}
 
 # Every other tensor is as large as y, but for the halves that a row names.
 EXTENTS = {
@@ -65,6 +75,7 @@ EXTENTS = {
     "scale": Extent.COLUMNS,
     "dscale": Extent.COLUMNS,
     "mask": Extent.BITS,
+    "code": Extent.BYTES,
     "seed": Extent.SCALAR,
 }
 
@@ -77,6 +88,7 @@ class Operator:
     halves: tuple[str, ...] = ()  # the tensors that hold x and up side by side
     # The tensors that are one number, though they may be a vector along the last dimension.
     single: tuple[str, ...] = ()
+    nibbles: tuple[str, ...] = ()  # the codes that have 4 bits and not 8
 
     @property
     def overload(self) -> OpOverload:
@@ -85,6 +97,8 @@ class Operator:
     def _extent(self, tensor: str) -> Extent:
         if tensor in self.single:
             return Extent.NUMBER
+        if tensor in self.nibbles:
+            return Extent.NIBBLES
         return Extent.HALVES if tensor in self.halves else EXTENTS.get(tensor, Extent.ELEMENTS)
 
     @property
@@ -170,6 +184,30 @@ CORE = (
     CoreOperator("soi_backward_bias", "soi", linear_in=("dy",)),
     CoreOperator("cdf_gate_forward", "cdf", ulp=6, ulp_of_16_bits=0.52),
     CoreOperator("cdf_gate_backward", "cdf", linear_in=("dy",), ulp=9, ulp_of_16_bits=0.52),
+    CoreOperator("coded_forward", "coded", ulp=5, ulp_of_16_bits=0.51),  # without dropout 4 and 0.5
+    # Of the product of dy and the derivative that the code stands for.
+    CoreOperator("coded_backward", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
+    CoreOperator("coded_backward_bias", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
+    CoreOperator("gate_dropout_forward", "dropout", ulp=5, ulp_of_16_bits=0.57),
+    CoreOperator(
+        "gate_dropout_backward", "dropout", linear_in=("dy",), ulp=5.5, ulp_of_16_bits=0.68
+    ),
+    CoreOperator(
+        "gate_dropout_backward_bias", "dropout", linear_in=("dy",), ulp=5.5, ulp_of_16_bits=0.68
+    ),
+    CoreOperator("glu_dropout_forward", "dropout", linear_in=("up",), ulp=5.5, ulp_of_16_bits=0.6),
+    CoreOperator("glu_dropout_backward", "dropout", linear_in=("dy",), ulp=6.5, ulp_of_16_bits=0.7),
+    CoreOperator(
+        "glu_dropout_halves_forward", "dropout", halves=("x",), ulp=5.5, ulp_of_16_bits=0.6
+    ),
+    CoreOperator(
+        "glu_dropout_halves_backward",
+        "dropout",
+        halves=("x", "dx"),
+        linear_in=("dy",),
+        ulp=6.5,
+        ulp_of_16_bits=0.7,
+    ),
 )
 
 # Operators whose results are numbers in eight bits and scales, which Extent does not describe.
@@ -192,6 +230,7 @@ LINEAR = tuple(
 )
 
 Gate = Callable[[Tensor], Tensor]
+Dropout = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -217,13 +256,13 @@ class PublicOperator(Operator):
     def backward(self) -> str:
         """The core operator of a backward pass to every operand that has a gradient."""
         summed = [f"_{name}" for name in ("bias", "weight") if name in self.operands]
-        # A mask is all that the gradient of x takes, and loc and scale have none but zeros.
-        stem = "soi_" if self.is_random else self.forward.removesuffix("forward")
+        # An SOI map's gradient takes the mask alone, and loc and scale have none but zeros.
+        stem = "soi_" if self.family == "soi" else self.forward.removesuffix("forward")
         return "".join([stem, "backward", *summed])
 
     @property
     def is_random(self) -> bool:
-        """Whether g multiplies x by a random mask, whose mean makes it a gate."""
+        """Whether it draws a mask."""
         return torch.Tag.nondeterministic_seeded in self.overload.tags
 
     @property
@@ -256,9 +295,14 @@ class PublicOperator(Operator):
                 return self.of_operands(function, approximate=APPROXIMATE[gate])
         return None
 
-    def formula_of(self, gate: Gate, distribution: Gate) -> Callable[..., Tensor]:
+    def formula_of(
+        self, gate: Gate, distribution: Gate, dropout: Dropout = F.dropout
+    ) -> Callable[..., Tensor]:
         """A function of the operands in plain PyTorch, as short as one writes it: it is timed. Of a
         gate x F(x) and of F."""
+        if p := self.numbers.get("p"):
+            kept = replace(self, numbers={}).formula_of(gate, distribution)
+            return lambda *operands: dropout(kept(*operands), p)
         if "loc" in self.operands:
             return lambda x, loc, scale: x * distribution((x - loc) / scale)
 
@@ -276,6 +320,8 @@ class PublicOperator(Operator):
             return product
         return (lambda x, bias: gate(x + bias)) if "bias" in self.operands else gate
 
+
+P = {"p": 0.3}  # of dropout
 
 # Of the form that has all of a GLU's options. Some of the tests' numbers are beyond the limit.
 NUMBERS = {"limit": 1.5, "up_offset": 1.0}
@@ -393,6 +439,57 @@ PUBLIC = (
         "x F((x - loc)/scale), vectors loc and scale",
         functions={"cdf_gate": None},
         stem="cdf_gate",
+    ),
+    PublicOperator(
+        "fused_bias_gelu_dropout",
+        "dropout",
+        "bias_gelu_dropout",
+        ("x", "bias"),
+        "m g(x + bias)/(1 - p), m ~ Bernoulli(1 - p)",
+        numbers=P,
+        functions={"bias_gelu_dropout": None},
+        stem="gate_dropout",
+    ),
+    PublicOperator(
+        "fused_gate_dropout",
+        "dropout",
+        "gate_dropout",
+        ("x",),
+        "m g(x)/(1 - p)",
+        numbers=P,
+        functions={"gate_dropout": None},
+        stem="gate_dropout",
+    ),
+    PublicOperator(
+        "fused_gate_dropout",
+        "dropout",
+        "bias_gate_dropout",
+        ("x", "bias"),
+        "m g(x + bias)/(1 - p)",
+        numbers=P,
+        functions={"gate_dropout": None},
+        stem="gate_dropout",
+    ),
+    PublicOperator(
+        "fused_glu_dropout",
+        "dropout",
+        "geglu_dropout",
+        ("x", "up"),
+        "m g(x) up/(1 - p)",
+        numbers=P,
+        functions={"glu_dropout": None},
+        stem="glu_dropout",
+    ),
+    PublicOperator(
+        "fused_glu_dropout",
+        "dropout",
+        "geglu_dropout_halves",
+        ("x",),
+        "m g(x) up/(1 - p), the halves of one tensor",
+        halves=("x",),
+        numbers=P,
+        functions={"glu_dropout": None},
+        stem="glu_dropout",
     ),
 )
 

@@ -14,7 +14,7 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
-from gelu_kernels.operators import CORE, CoreOperator, Extent
+from gelu_kernels.operators import CORE, IN_ROW_MAJOR_ORDER, CoreOperator, Extent
 
 # Of a tensor whose numbers each serve many elements, so that its gradient is a sum.
 SHARED = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER
@@ -76,5 +76,6 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
 
 
 for op in CORE:
-    if Extent.BITS not in (*op.inputs.values(), *op.outputs.values()):  # see soi_sharding
+    extents = {*op.inputs.values(), *op.outputs.values()}
+    if not extents & IN_ROW_MAJOR_ORDER.keys():  # see random_sharding
         register_sharding(op.overload)(partial(_shardings, op))

@@ -15,8 +15,10 @@ GATES = [name for name, _ in _C.gates()]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 VECTOR_BYTES = 16
 
-# Halves of one tensor are rows apart from each other, which the kernels of two tensors take.
-OPERATORS = [op for op in CORE if not op.halves]
+# Halves of one tensor are rows apart from each other, which the kernels of two tensors take. A
+# kernel of dropout, or of a coded derivative, takes a bias by a branch at run time: its path is not
+# one case's.
+OPERATORS = [op for op in CORE if not op.halves and op.family not in ("coded", "dropout")]
 
 # What a case is called that has such vectors, or their gradients, beside its matrices.
 VECTORS = {"bias": "biased", "weight": "weighted", "loc": "located", "scale": "located"}

@@ -129,6 +129,20 @@ def no_bits(of: str) -> list[Bad]:
     ]
 
 
+def no_code(bits: int) -> Callable[[str], list[Bad]]:
+    def no_code(of: str) -> list[Bad]:
+        n = 12 * bits // 8
+        vector = f"must be a vector of {bits} bits for each element of {of}, {n} bytes, got shape"
+        return [
+            Bad("bool", Tensor.bool, TypeError, "must be uint8, got (Bool|bool)"),
+            Bad("more", lambda t: t.repeat(2), ValueError, rf"{vector} \[{2 * n}\]"),
+            Bad("0-d", lambda t: t[0], ValueError, rf"{vector} \[\]"),
+            elsewhere(of),
+        ]
+
+    return no_code
+
+
 def no_scalar(of: str) -> list[Bad]:
     return [
         Bad("int32", Tensor.int, TypeError, "must be int64, got (Int|int)"),
@@ -156,6 +170,8 @@ def bad_inputs(call: Call) -> Iterator[tuple[str, Bad]]:
         Extent.COLUMNS: no_columns,
         Extent.ROWS: no_rows,
         Extent.BITS: no_bits,
+        Extent.BYTES: no_code(8),
+        Extent.NIBBLES: no_code(4),
         Extent.SCALAR: no_scalar,
     }
     leading = call.leading
@@ -170,7 +186,7 @@ def bad_inputs(call: Call) -> Iterator[tuple[str, Bad]]:
             found = [] if extent is Extent.NUMBER else no_parameter(leading)
             found = found + (NO_SCALE if name == "scale" else [])
         elif extent in kinds:
-            found = kinds[extent](leading)
+            found = kinds[extent]("dy" if extent is Extent.BITS else leading)
         else:
             half = call.tensors[leading] is Extent.HALVES
             found = unlike("a half of x" if half else leading)

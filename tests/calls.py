@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 
+import coded_oracle
+import numpy as np
 import soi_oracle
 import torch
 from torch import Tensor
@@ -16,6 +18,7 @@ from gelu_kernels import reference
 from gelu_kernels.operators import (
     APPROXIMATE,
     CORE,
+    IN_ROW_MAJOR_ORDER,
     PUBLIC,
     CoreOperator,
     Extent,
@@ -53,6 +56,7 @@ class Call:
     op: Operator
     tensors: dict[str, Extent] = field(hash=False)
     name: str
+    options: dict[str, object] = field(default_factory=dict, hash=False)  # other arguments
 
     def __str__(self) -> str:
         return self.name
@@ -73,7 +77,7 @@ class Call:
     @property
     def floating(self) -> list[str]:
         """The tensors of floating dtype, which can have a gradient."""
-        other = Extent.BITS, Extent.SCALAR
+        other = {Extent.SCALAR, *IN_ROW_MAJOR_ORDER}
         return [name for name, extent in self.tensors.items() if extent not in other]
 
     @property
@@ -90,6 +94,8 @@ class Call:
         """The public operator whose formula, or whose derivative, this is."""
         if isinstance(self.op, PublicOperator):
             return self.op
+        if self.op.family == "coded":
+            return None
         others = "ddx", "dy", "mask", "seed"
         operands = tuple(name for name in self.tensors if name not in others)
         halves = bool(self.op.halves)
@@ -101,7 +107,7 @@ class Call:
     @property
     def numbers(self) -> dict[str, float]:
         """The arguments that are numbers, by name."""
-        return dict(self.formula.numbers) if self.formula else {}
+        return (dict(self.formula.numbers) if self.formula else {}) | self.options
 
     def __call__(self, *tensors: Tensor, gate: str = GATES[0]) -> Results:
         return as_tuple(self.function(gate)(*tensors))
@@ -140,13 +146,12 @@ class Call:
         given = dict(zip(self.tensors, tensors, strict=True)) | self.numbers
         given |= self.selected(keyword, gate) if self.takes_gate else {}
         arguments = self.op.overload._schema.arguments
-        positional = [
-            given.get(a.name)
-            for a in arguments
-            if not a.kwarg_only and (not a.has_default_value() or a.name in given)
-        ]
+        positional = [a for a in arguments if not a.kwarg_only]
+        while positional[-1].has_default_value() and positional[-1].name not in given:
+            positional.pop()
+        values = [given.get(a.name, a.default_value) for a in positional]
         named = {a.name: given[a.name] for a in arguments if a.kwarg_only and a.name in given}
-        return tuple(positional), named
+        return tuple(values), named
 
     @staticmethod
     def selected(keyword: str, gate: str) -> dict[str, str]:
@@ -165,6 +170,10 @@ class Call:
             return torch.full((), SEED, device=make(1).device)
         if extent is Extent.BITS:
             return torch.randint(256, shape, dtype=torch.uint8, device=make(1).device)
+        if extent in IN_ROW_MAJOR_ORDER:
+            bits = IN_ROW_MAJOR_ORDER[extent]
+            codes = np.random.default_rng(SEED).integers(coded_oracle.NAN[bits], size=y)
+            return coded_oracle.pack(codes, bits).to(make(1).device, copy=True)
         made = make(*(shape or (1,)))  # some can make no 0-d tensor
         if shape and name != "scale":
             return made
@@ -215,6 +224,8 @@ class Sample:
         doubles = (t.double() for t in floating or self.floating)
         t = self.named(*doubles)
         outputs = self.call.op.outputs
+        if self.call.op.family == "coded":
+            return self._coded(t)
         if self.call.formula is None:
             dx = soi_oracle.select(self._bits, t["dy"])
             leading = tuple(range(dx.dim() - 1))
@@ -234,22 +245,72 @@ class Sample:
         found = gradients(*operands)
         return tuple(found[name] for name in outputs)
 
+    def _coded(self, t: dict[str, Tensor]) -> Results:
+        """A result is linear in x: its derivative is what the code stands for, and a constant."""
+        p, bits = self.call.options.get("p", 0.0), self.call.options["bits"]
+        like = t[self.call.leading]
+
+        def constant(numbers: np.ndarray) -> Tensor:
+            return torch.from_numpy(numbers).to(like.device).view(like.shape)
+
+        codes = self._codes
+        derivative = constant(coded_oracle.decoded(codes, bits) / (1 - p))
+        if "dy" in t:
+            dx = t["dy"] * derivative
+            leading = tuple(range(dx.dim() - 1))
+            sums = dx.sum(leading) if leading else dx
+            return tuple(dx if n == "dx" else sums for n in self.call.op.outputs)
+        total = t["x"] + t["bias"] if "bias" in t else t["x"]
+        kept = constant(self._kept_by_dropout / (1 - p))
+        value = getattr(reference, self.gate)(total.detach()) * kept
+        y = value + derivative * (total - total.detach())
+        return y, coded_oracle.pack(codes, bits).to(like.device)
+
+    @cached_property
+    def _kept_by_dropout(self) -> np.ndarray:
+        t, p = self.named(), self.call.options.get("p", 0.0)
+        n = t["x"].numel()
+        return coded_oracle.kept(n, p, int(t["seed"])) if p else np.ones(n, bool)
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        t, options = self.named(), self.call.options
+        bits = options["bits"]
+        if "code" in t:
+            return coded_oracle.unpack(t["code"], t["dy"].numel(), bits)
+        seed = int(t["seed"]) if options.get("dither") else None
+        x, bias = (t[n].detach().contiguous() if n in t else None for n in ("x", "bias"))
+        _, ours = torch.ops.gelu_kernels.coded_forward(x, bias, t.get("seed"), self.gate, **options)
+        codes = coded_oracle.codes(x, bias, self.gate, bits, seed, ours)
+        return np.where(self._kept_by_dropout, codes, coded_oracle.ZERO[bits])
+
     @property
     def _value(self) -> Callable[..., Tensor]:
         """Of the operands; linear for a mask, with zeros for the gradients of loc and scale."""
         if self.call.op.family != "soi":
-            distribution = reference.DISTRIBUTIONS[self.gate]
-            return self.call.formula.formula_of(getattr(reference, self.gate), distribution)
+            gate, distribution = getattr(reference, self.gate), reference.DISTRIBUTIONS[self.gate]
+            return self.call.formula.formula_of(gate, distribution, self._dropout)
         select = partial(soi_oracle.select, self._kept)
         if "loc" in self.call.tensors:
             return lambda x, loc, scale: select(x) + 0 * loc + 0 * scale
         return self.call.formula.formula_of(select, select)
 
+    def _dropout(self, y: Tensor, p: float) -> Tensor:
+        return soi_oracle.select(self._kept, y) / (1 - p)
+
     @cached_property
     def _kept(self) -> Tensor:
-        """The SOI map's mask."""
+        """The mask."""
         t = self.named()
+        if "mask" in t:
+            return self._bits
         seed = self._drawn_seed() if self.call.is_random else int(t["seed"])
+        if self.call.op.family == "dropout":
+            shape = t["x"].shape
+            if self.call.op.halves:
+                shape = (*shape[:-1], shape[-1] // 2)
+            m = soi_oracle.not_dropped(shape, seed, self.call.numbers["p"])
+            return m.to(t["x"].device)
         parameters = {name: t[name] for name in ("loc", "scale") if name in t}
         m = soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate, **parameters)
         return m.to(t["x"].device)
@@ -270,7 +331,8 @@ class Sample:
     @cached_property
     def _bits(self) -> Tensor:
         t = self.named()
-        bits = torch.from_numpy(soi_oracle.unpack(t["mask"], t["dy"].numel()))
+        with torch._C._DisableFuncTorch():  # else a transform of torch.func wraps the mask
+            bits = torch.from_numpy(soi_oracle.unpack(t["mask"], t["dy"].numel()))
         return bits.view(t["dy"].shape).bool().to(t["dy"].device)
 
 
@@ -286,10 +348,24 @@ def _calls_of(op: Operator) -> Iterator[Call]:
         yield Call(op, op.inputs, op.name)
         yield Call(as_numbers, as_numbers.inputs, f"{op.name} (numbers)")
         return
+    if op.family == "coded":
+        yield from _coded_calls_of(op)
+        return
     for choice in product(*[[False, True]] * len(optional)):
         given = [name for name, chosen in zip(optional, choice, strict=True) if chosen]
         tensors = {n: e for n, e in op.inputs.items() if n not in optional or n in given}
         yield Call(op, tensors, ", ".join([op.name, *given]))
+
+
+def _coded_calls_of(op: CoreOperator) -> Iterator[Call]:
+    """All of the one kind, and all of the other."""
+    alone = {n: e for n, e in op.inputs.items() if n not in ("bias", "seed")}
+    yield Call(op, alone, op.name, {"bits": 8})
+    options: dict[str, object] = {"bits": 4, "p": 0.25}
+    if "seed" in op.inputs:
+        options["dither"] = True
+    in_4_bits = replace(op, nibbles=("code",))
+    yield Call(in_4_bits, in_4_bits.inputs, f"{op.name} (4 bits)", options)
 
 
 CORE_CALLS = [call for op in CORE for call in _calls_of(op)]

@@ -1,7 +1,7 @@
 """What test_distributed.py has each rank of a torchrun check; rank 0 prints the outcomes as JSON.
 
 Whole tensors are the same on all ranks. What a rank computes of its own parts is compared with
-PyTorch's GELU of the whole in float64, and with soi_oracle.py for the SOI map.
+PyTorch's GELU of the whole in float64, and with soi_oracle.py for masks.
 """
 
 import itertools
@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import bits
@@ -171,9 +171,9 @@ def public_operators_and_their_gradients():
 
 @check
 def core_operators():
-    """The calls without a mask, which only a forward pass on the same mesh makes."""
+    """The calls without a mask or a code, which only a forward pass on the same mesh makes."""
     for call in CORE_CALLS:
-        if "mask" in call.tensors:
+        if {"mask", "code"} & call.tensors.keys():
             continue
         torch.manual_seed(0)
         sample = call.sample(SHAPE)
@@ -184,6 +184,29 @@ def core_operators():
                 for part, whole in zip(results, expected, strict=True):
                     if part.is_floating_point():
                         assert_close(part, whole)
+
+
+@check
+def coded_derivatives():
+    """Nearest codes and random ones: the gradients of one process, to the order of a sum."""
+    x, bias, dy = (random(*SHAPE, seed=i) for i in range(3))
+    bias = bias[0, 0]
+
+    def results(x, bias, dy, save, seed):
+        x, bias = leaf(x), leaf(bias)
+        y = ops.fused_bias_gelu(x, bias, save=save, seed=seed)
+        return y, *grad(y, (x, bias), dy)
+
+    for save, seed in itertools.product(("8bit", "4bit"), (None, torch.tensor(5))):
+        whole = results(x, bias, dy, save, seed)
+        for mesh, of_x in meshes_and_placements():
+            of_bias = [S0 if p == S2 else R for p in of_x]
+            placements = of_x, of_bias, of_x
+            tensors = (
+                distributed(t, mesh, p) for t, p in zip((x, bias, dy), placements, strict=True)
+            )
+            for part, expected in zip(results(*tensors, save, seed), whole, strict=True):
+                assert_close(part, expected)
 
 
 @check
@@ -395,6 +418,59 @@ def soi_map_in_tensor_parallelism():
         parallelize_module(network, line(), {"0": first, "2": last})
         seed_each_rank()
         assert_close(network(x), expected)
+
+
+@check
+def dropout_draws_the_mask_of_the_whole():
+    """Forward and backward, and again from a checkpoint; a second derivative."""
+    tensors = x, up, dy = [random(*SHAPE, seed=i) for i in range(3)]
+    bias = random(SHAPE[-1], seed=3)
+    m = soi_oracle.not_dropped(SHAPE, first_seed(), 0.25)
+
+    def of_bias(x: Tensor, bias: Tensor) -> Tensor:
+        return soi_oracle.select(m, gelu(x + bias)) / 0.75
+
+    def of_up(x: Tensor, up: Tensor) -> Tensor:
+        return soi_oracle.select(m, gelu(x) * up) / 0.75
+
+    for p in (R, S0, S1, S2):
+        part_x, part_up, part_dy = (distributed(t, line(), [p]) for t in tensors)
+        part_bias = distributed(bias, line(), [S0 if p == S2 else R])
+        for function, formula, operands, parts in (
+            (functional.bias_gelu_dropout, of_bias, (x, bias), (part_x, part_bias)),
+            (functional.glu_dropout, of_up, (x, up), (part_x, part_up)),
+        ):
+            whole, own = list(map(leaf, operands)), list(map(leaf, parts))
+            y = formula(*whole)
+            seed_each_rank()
+            part_y = checkpoint(partial(function, p=0.25), *own, use_reentrant=False)
+            assert part_y.placements == (p,)
+            assert_close(part_y, y)
+            found = grad(part_y, own, part_dy, create_graph=True)
+            expected = grad(y, whole, dy, create_graph=True)
+            for one, other in zip(found, expected, strict=True):
+                assert_close(one, other)
+            (found,) = grad(found[0], own[:1], part_x)
+            (expected,) = grad(expected[0], whole[:1], x)
+            assert_close(found, expected)
+
+
+@check
+def dropout_of_halves():
+    """A cut of the last dimension is taken back; others stay."""
+    both, dy = random(4, 3, 16), random(4, 3, 8, seed=1)
+    m = soi_oracle.not_dropped(dy.shape, first_seed(), 0.25)
+    whole = leaf(both)
+    x, up = whole.chunk(2, -1)
+    y = soi_oracle.select(m, gelu(x) * up) / 0.75
+    (dx,) = grad(y, whole, dy)
+    for placements in itertools.product([R, S0, S1, S2], repeat=2):
+        part = leaf(distributed(both, grid(), list(placements)))
+        seed_each_rank()
+        part_y = functional.glu_dropout(part, p=0.25)
+        assert_close(part_y, y)
+        (part_dx,) = grad(part_y, part, distributed(dy, grid(), part_y.placements))
+        assert_close(part_dx, dx)
 
 
 # Networks

@@ -1,7 +1,10 @@
-"""The SOI map's random scheme, written a second time, in NumPy.
+"""The random scheme of the SOI map and of dropout, written a second time, in NumPy.
 
 Only the thresholds T come from the kernels; test_soi_random.py checks those against mpmath.
 """
+
+from fractions import Fraction
+from math import prod
 
 import numpy as np
 import torch
@@ -78,6 +81,12 @@ def kept(
     u = words(seed, global_index(x.numel(), *index))
     below = u < _C.soi_thresholds(total, gate).numpy().astype(np.uint64)
     return torch.from_numpy(below ^ ~(total <= 0).numpy()).view(x.shape)
+
+
+def not_dropped(shape: tuple[int, ...], seed: int, p: float, *index: int) -> Tensor:
+    """The m of dropout."""
+    below = words(seed, global_index(prod(shape), *index)) < round(Fraction(p) * 2**32)
+    return torch.from_numpy(~below).view(shape)
 
 
 def select(m: Tensor, t: Tensor) -> Tensor:

@@ -51,6 +51,11 @@ def test_bytes_moved() -> None:
         "cdf_soi_map": (2 * n + 2 * bias + mask, 2 * n + mask),
         "cdf_gate": (2 * n, 3 * n),
         "cdf_gate_columns": (2 * n + 2 * bias, 3 * n + 4 * bias),
+        "gate_dropout": (2 * n + mask, 3 * n + mask),
+        "bias_gelu_dropout": (2 * n + bias + mask, 3 * n + 2 * bias + mask),
+        "bias_gate_dropout": (2 * n + bias + mask, 3 * n + 2 * bias + mask),
+        "geglu_dropout": (3 * n + mask, 5 * n + mask),
+        "geglu_dropout_halves": (3 * n + mask, 5 * n + mask),
     }
     assert expected.keys() == OPERATORS.keys()
     for op, (forward, backward) in expected.items():
@@ -276,6 +281,25 @@ def test_a_map_wrong_at_one_size_is_refused() -> None:
         workload = Workload("soi_map", "normal", "float32", 2**10)
         with pytest.raises(AssertionError, match="too many or too few"):
             check_random.check_soi(workload, make_inputs(workload, "cpu"), label, side)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x, bias: F.dropout(F.gelu(x + bias), 0.35),
+        lambda x, bias: F.dropout(F.gelu(x + bias), 0.3) * 0.7,
+        lambda x, bias: F.gelu(x + bias) / 0.7,
+        lambda x, bias: F.dropout(F.gelu(x + bias, approximate="tanh"), 0.3),
+        lambda x, bias: F.dropout(F.gelu(x + bias + bias - bias.detach()), 0.3),
+    ],
+    ids=["p", "not over 1 - p", "drops nothing", "another gate", "twice the gradient of the bias"],
+)
+def test_wrong_dropout_is_refused(wrong: Callable) -> None:
+    workload = Workload("bias_gelu_dropout", "normal", "float32", 2**16)
+    check = checker(workload, make_inputs(workload, "cpu"))
+    with pytest.raises(AssertionError):
+        for label in ("forward", "both"):
+            check(label, Side(wrong))
 
 
 def test_quartiles_are_of_one_call() -> None:

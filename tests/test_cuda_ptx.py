@@ -15,7 +15,7 @@ from devices import PTX, kernels_for
 from ptx_on_cpu import Error, cuda, only_ends, special_function_unit
 from torch import Tensor
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators import IN_ROW_MAJOR_ORDER, Extent
 
 ops = torch.ops.gelu_kernels
 every_core_call = pytest.mark.parametrize("call", CORE_CALLS, ids=str)
@@ -29,11 +29,15 @@ HAS_ROWS = Extent.ELEMENTS, Extent.HALVES, Extent.ROWS
 
 
 def rows_of(call: Call, tensors: list[Tensor], part: slice) -> list[Tensor]:
-    """Of the tensors that have rows."""
-    return [
-        t[part].clone() if extent in HAS_ROWS else t
-        for extent, t in zip(call.tensors.values(), tensors, strict=True)
-    ]
+    """Of the tensors that have rows, and as much of a mask or a code as these need."""
+    named = dict(zip(call.tensors, tensors, strict=True))
+    found = {n: t[part].clone() if call.tensors[n] in HAS_ROWS else t for n, t in named.items()}
+    for name, extent in call.tensors.items():
+        if extent in IN_ROW_MAJOR_ORDER:
+            bytes_ = -(-found["dy"].numel() * IN_ROW_MAJOR_ORDER[extent] // 8)
+            is_end = part.start is not None and part.start < 0
+            found[name] = found[name][-bytes_:] if is_end else found[name][:bytes_]
+    return list(found.values())
 
 
 def assert_same(results: Results, expected: Results) -> None:
@@ -154,16 +158,25 @@ def test_more_than_two_to_the_31_elements(call: Call, columns: int, offset: int)
         t[:2], t[-2:] = random(2, shape[1]), random(2, shape[1])
         return t
 
-    tensors = call.inputs((rows, columns), make) if "mask" not in call.tensors else [
-        make(rows, columns), torch.randint(256, (1,), dtype=torch.uint8).expand(rows * columns // 8)
-    ]  # fmt: skip
+    def bytes_of_rows(extent: Extent, rows: int) -> int:
+        return rows * columns * IN_ROW_MAJOR_ORDER[extent] // 8
+
+    def make_bits(extent: Extent) -> Tensor:
+        t, ends = (
+            torch.empty(bytes_of_rows(extent, rows), dtype=torch.uint8),
+            bytes_of_rows(extent, 2),
+        )
+        t[:ends], t[-ends:] = torch.randint(256, (2, ends), dtype=torch.uint8)
+        return t
+
+    tensors = [
+        make_bits(e) if e in IN_ROW_MAJOR_ORDER else call.input(name, (rows, columns), make)
+        for name, e in call.tensors.items()
+    ]
     with cuda.enabled(), only_ends(16):
         results = call(*tensors)
     for end in (slice(2), slice(-2, None)):
-        parts = [
-            t[: 2 * columns // 8] if extent is Extent.BITS else t
-            for extent, t in zip(call.tensors.values(), rows_of(call, tensors, end), strict=True)
-        ]
+        parts = rows_of(call, tensors, end)
         place = (rows - 2) * columns if end.stop is None else 0
         if "seed" in call.tensors:
             expected = call.op.overload(*call.arguments(*parts)[0], place)
@@ -171,7 +184,7 @@ def test_more_than_two_to_the_31_elements(call: Call, columns: int, offset: int)
             expected = call(*parts)
         for name, result, e in zip(call.op.outputs, results, expected, strict=True):
             extent = call.op.outputs[name]
-            if extent is Extent.BITS:
+            if extent in IN_ROW_MAJOR_ORDER:
                 bytes_ = slice(e.numel()) if end.stop == 2 else slice(-e.numel(), None)
                 assert torch.equal(result[bytes_], e)
             elif extent in HAS_ROWS:

@@ -82,6 +82,8 @@ def assert_close(ours: object, expected: object) -> None:
 
 
 def test_gradcheck(one_gate: Sample) -> None:
+    if one_gate.call.op.name == "coded_forward":
+        pytest.skip("its derivative is a code, and not the slope of its values")
     assert gradcheck(
         floating(one_gate.ours),
         one_gate.leaves(),
@@ -122,7 +124,7 @@ def test_derivatives(sample: Sample, order: int) -> None:
 
 
 def test_the_tail_has_relative_accuracy(sample: Sample) -> None:
-    if "x" not in sample.call.tensors or sample.call.op.family == "soi":
+    if "x" not in sample.call.tensors or sample.call.op.family in ("soi", "coded"):
         pytest.skip("has no tail")
     named = sample.named()
     named["x"] = named["x"] - 9

@@ -49,7 +49,7 @@ def test_opcheck_without_gradients(call: Call, device: str) -> None:
 @pytest.mark.parametrize("op", [*CORE, *PUBLIC], ids=lambda op: op.name)
 def test_tags(op: CoreOperator | PublicOperator) -> None:
     assert torch.Tag.pt2_compliant_tag in op.overload.tags
-    is_random = isinstance(op, PublicOperator) and op.family == "soi"
+    is_random = isinstance(op, PublicOperator) and op.family in ("soi", "dropout")
     assert (torch.Tag.nondeterministic_seeded in op.overload.tags) == is_random
 
 
@@ -60,6 +60,8 @@ def test_schemas_of_gelu() -> None:
         for name in ("fused_gelu", "fused_bias_gelu")
     ]
     assert schemas == [
-        'gelu_kernels::fused_gelu(Tensor x, *, str approximate="none") -> Tensor',
-        'gelu_kernels::fused_bias_gelu(Tensor x, Tensor bias, *, str approximate="none") -> Tensor',
+        'gelu_kernels::fused_gelu(Tensor x, *, str approximate="none", str? save=None, '
+        "Tensor? seed=None) -> Tensor",
+        'gelu_kernels::fused_bias_gelu(Tensor x, Tensor bias, *, str approximate="none", '
+        "str? save=None, Tensor? seed=None) -> Tensor",
     ]

@@ -268,6 +268,19 @@ def test_integers_are_rounded() -> None:
     assert_floats(
         found, [rounded(Fraction(v), torch.float32) for v in (n % 2**32 for n in numbers.tolist())]
     )
+    short = torch.tensor([0, 1, -1, -(2**15), 2**15 - 1], dtype=torch.int16)
+    assert evaluate("cvt.rn.f32.s16 d, a;", "f32", ("b16", short)).tolist() == short.tolist()
+    found = evaluate("cvt.rn.f32.u16 d, a;", "f32", ("b16", short)).tolist()
+    assert found == [n % 2**16 for n in short.tolist()]
+
+
+def test_floats_are_cut_off_to_integers() -> None:
+    """What has no integer becomes the nearest, and NaN 0."""
+    cut = {0.99: 0, 254.99998: 254, -0.99: 0, -1.5: -1, -0.0: 0, 2.0**31 - 128: 2**31 - 128}
+    ends = {2.0**31: 2**31 - 1, math.inf: 2**31 - 1, -(2.0**31): -(2**31), -math.inf: -(2**31)}
+    x = torch.tensor([*cut, *ends, math.nan])
+    found = evaluate("cvt.rzi.s32.f32 d, a;", "b32", ("f32", x))
+    assert found.tolist() == [*cut.values(), *ends.values(), 0]
 
 
 def test_pairs_of_floats() -> None:

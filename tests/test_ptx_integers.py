@@ -132,6 +132,9 @@ def test_products() -> None:
     assert signed(evaluate("mul.hi.u32 d, a, b;", "b32", *narrow)) == [
         wrapped(x * y >> 32, 32) for x, y in pairs
     ]
+    short = torch.tensor([3, -1, 2**15 - 1], dtype=torch.int16)
+    found = evaluate("mul.wide.u16 d, a, b;", "b32", ("b16", short), ("b16", short.flip(0)))
+    assert found.tolist() == [3 * (2**15 - 1), wrapped((2**16 - 1) ** 2, 32), 3 * (2**15 - 1)]
     assert signed(evaluate("mul.wide.u32 d, a, b;", "b64", *narrow)) == [
         wrapped(x * y, 64) for x, y in pairs
     ]

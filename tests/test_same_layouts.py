@@ -199,7 +199,8 @@ def test_gradcheck_and_opcheck(backend: str, op, device: str) -> None:
     def floating(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(t for t in sample.ours(*tensors) if t.is_floating_point())
 
-    assert gradcheck(floating, sample.leaves(), fast_mode=True)
+    if op.name != "coded_forward":  # whose derivative is a code, not the slope of its values
+        assert gradcheck(floating, sample.leaves(), fast_mode=True)
     arguments, _ = call.arguments(*sample.tensors)
     torch.library.opcheck(op.overload, arguments)
 

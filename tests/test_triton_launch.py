@@ -29,8 +29,9 @@ ops = torch.ops.gelu_kernels
 Tensors = dict[str, Tensor]
 ALONG_ROWS = [name for name, extent in EXTENTS.items() if extent is Extent.ROWS]
 
-# The SOI map draws by an element's place in a whole tensor: its operands are no matrices.
-CALLS = [call for call in CORE_CALLS if call.op.family != "soi"]
+# The SOI map draws by an element's place in a whole tensor, and codes are in that order: their
+# operands are no matrices.
+CALLS = [call for call in CORE_CALLS if call.op.family not in ("soi", "coded")]
 each_call = pytest.mark.parametrize("call", CALLS, ids=str)
 
 

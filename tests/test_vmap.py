@@ -88,8 +88,8 @@ class Calls(TorchDispatchMode):
 @pytest.mark.parametrize("call", CALLS, ids=str)
 def test_a_batch_is_one_call(call: Call, device: str) -> None:
     """By either route."""
-    if call.op.family == "soi":
-        pytest.skip("each example has bytes of its own in the mask")
+    if call.op.family in ("soi", "dropout", "coded"):
+        pytest.skip("each example has bytes of its own in the mask or the code")
     for route in (call.function(), call.operator()):
         for dims in choices(call):
             counts = []

@@ -48,6 +48,7 @@ def sum_blocks(
     others: Sequence[Tensor],
     partials: Sequence[Tensor],
     unit: int,
+    numbers: tuple[float, ...] = (),
 ) -> None:
     """Writes dx, the first of the matrices, and the partial sums. ``others`` are operands without
     gaps, and ``unit`` is how many columns are read at once. RuntimeError if a matrix is none."""
@@ -66,7 +67,7 @@ def sum_blocks(
         tiles.columns_first,
     )
     integers = (rows, columns, tiles.block_rows, *row_strides, *column_strides)
-    launch(op, key, specialize, tiles.grid, (*matrices, *others, *partials), integers)
+    launch(op, key, specialize, tiles.grid, (*matrices, *others, *partials), (*numbers, *integers))
 
 
 def sum_columns(
@@ -75,8 +76,9 @@ def sum_columns(
     gate: str | None,
     results: tuple[Tensor, Tensor],
     inputs: Sequence[Tensor],
-    other: Tensor,
+    others: Sequence[Tensor],
     unit: int,
+    numbers: tuple[float, ...] = (),
 ) -> None:
     """Writes dx and dbias, the results."""
     dx, dbias = results
@@ -86,7 +88,7 @@ def sum_columns(
     columns = dbias.numel()
     blocks = column_sum_tiles(dx.numel() // columns, columns, dx.itemsize).blocks
     partial = torch.empty((blocks, columns), dtype=sum_type(dx.dtype), device=dx.device)
-    with_matrices(op, specialize, gate, (dx, *inputs), (other,), (partial,), unit)
+    with_matrices(op, specialize, gate, (dx, *inputs), others, (partial,), unit, numbers)
     add_partial_sums(op, partial, dbias)
 
 
@@ -98,13 +100,14 @@ def with_matrices(
     others: Sequence[Tensor],
     partials: Sequence[Tensor],
     unit: int,
+    numbers: tuple[float, ...] = (),
 ) -> None:
     """``sum_blocks``, of copies where that takes them."""
     try:
-        sum_blocks(op, specialize, gate, tensors, others, partials, unit)
+        sum_blocks(op, specialize, gate, tensors, others, partials, unit, numbers)
     except RuntimeError:
         dx, *inputs = tensors
         dense_dx = torch.empty_like(dx, memory_format=torch.contiguous_format)
         copies = [t.contiguous() for t in inputs]
-        sum_blocks(op, specialize, gate, (dense_dx, *copies), others, partials, unit)
+        sum_blocks(op, specialize, gate, (dense_dx, *copies), others, partials, unit, numbers)
         dx.copy_(dense_dx)

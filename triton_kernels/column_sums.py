@@ -23,6 +23,23 @@ def add_in_order(total, sums):
 
 
 @triton.jit
+def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS: tl.constexpr):
+    """Of a tile; OCTETS says that rows are whole octets, which share a byte."""
+    lane = tl.arange(0, ROW_LANES)[:, None].to(tl.int64)
+    if OCTETS:
+        octet = tl.arange(0, COLUMNS // 8)[None, :]
+        there = mask + (row * columns + column >> 3) + (lane * columns >> 3) + octet
+        bits = tl.load(there, inside & (column + octet * 8 < columns), other=0).to(tl.int32)
+        bits = bits[:, :, None] >> tl.arange(0, 8)[None, None, :]
+        return tl.reshape(bits, (ROW_LANES, COLUMNS)) & 1 != 0
+    else:
+        place = column + tl.arange(0, COLUMNS)[None, :]
+        element = (row + lane) * columns + place
+        bits = tl.load(mask + (element >> 3), inside & (place < columns), other=0).to(tl.int32)
+        return (bits >> (element & 7).to(tl.int32)) & 1 != 0
+
+
+@triton.jit
 def add_partial_sums(partial, dbias, blocks, columns, COLUMNS: tl.constexpr):
     """dbias = the sum of the blocks, which are dealt out in turn to BLOCK_LANES sums."""
     column = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)[None, :]

@@ -147,6 +147,26 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   }
 }
 
+template <class Gate, class Precision, bool kValue, bool kDerivative, class T, class Real>
+void evaluate_block(int64_t n, Real* __restrict value, Real* __restrict derivative,
+                    const T* __restrict x, const T* __restrict bias) {
+  n &= ~(kVector - 1);
+#pragma GCC unroll kUnroll
+  for (int64_t i = 0; i < n; ++i) {
+    const Real sum = Storage<Precision>::load(x[i]) + Storage<Precision>::load(bias[i]);
+    if constexpr (kValue) value[i] = Gate::template value<Precision>(sum);
+    if constexpr (kDerivative) derivative[i] = Gate::template derivative<Precision>(sum);
+  }
+}
+template <class Gate, class Precision, bool kValue, bool kDerivative>
+void evaluate(int64_t n, void* value, void* derivative, const void* x, const void* bias) {
+  using T = StorageOf<Precision>;
+  using Real = typename Precision::Real;
+  evaluate_block<Gate, Precision, kValue, kDerivative>(
+      n, static_cast<Real*>(value), static_cast<Real*>(derivative), static_cast<const T*>(x),
+      static_cast<const T*>(bias));
+}
+
 // A row of dx, and of the terms that are added to the sums.
 template <class Gate, class Precision>
 struct BiasRow {
@@ -270,6 +290,9 @@ constexpr Loops loops_of() {
 #define GELU_KERNELS_MAPS(name, Function, takes_bias) \
   maps_of<Function<Gate, Precision>, Precision, takes_bias>(),
   return {{GELU_KERNELS_FOR_EACH_PASS(GELU_KERNELS_MAPS)},
+          evaluate<Gate, Precision, true, false>,
+          evaluate<Gate, Precision, false, true>,
+          evaluate<Gate, Precision, true, true>,
           column_sums<BiasRow<Gate, Precision>, Precision>,
           column_sums<CdfRow<Gate, Precision>, Precision>,
           add_partial_sums<Precision>};

@@ -17,6 +17,10 @@ using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64
 // At most this many columns are handed to one backward_column_sums.
 constexpr int64_t kColumnTile = 512;
 
+// A loop over elements that have a mask begins at a multiple of this many, so that no two write to
+// the same byte of it.
+constexpr int64_t kMaskBlock = 512;
+
 // dx and partial sums of a tile, columns by rows, from a row and a column on. Its partial sums
 // begin at this place.
 using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, int64_t place,
@@ -26,6 +30,12 @@ using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t co
 // sums.
 using AddPartialSums = void (*)(const PartialSums& m, int64_t column, int64_t columns);
 
+// A gate's value and derivative of x + bias, before they are rounded: in double for float64, else
+// in float. On n consecutive elements, a multiple of kVector; what a function does not compute is
+// null.
+using Evaluate = void (*)(int64_t n, void* value, void* derivative, const void* x,
+                          const void* bias);
+
 // A pass without a bias, and with one as the last operand.
 struct Maps {
   Map plain, biased;
@@ -34,6 +44,7 @@ struct Maps {
 // The loops of one gate in one dtype.
 struct Loops {
   Passes<Maps> passes;
+  Evaluate value, derivative, value_and_derivative;
   BackwardColumnSums backward_column_sums;  // with a bias
   BackwardColumnSums cdf_column_sums;       // with a location and a scale
   AddPartialSums add_partial_sums;

@@ -10,10 +10,6 @@
 
 namespace gelu_kernels::cpu {
 
-// A loop over elements begins at a multiple of this many, so that no two write to the same byte of
-// a mask.
-constexpr int64_t kMaskBlock = 512;
-
 // On the elements from begin to end.
 using SoiForward = void (*)(const SoiForwardOperands& m, int64_t begin, int64_t end);
 using SoiBackward = void (*)(const SoiBackwardOperands& m, int64_t begin, int64_t end);

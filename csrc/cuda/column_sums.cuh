@@ -50,6 +50,55 @@ struct RowsOfX {
   __device__ __forceinline__ void advance(int rows) { row += rows * step; }
 };
 
+// What a Gradient that reads a mask has of it.
+template <class Part>
+struct RowsOfMask {
+  struct Row {
+    // Elements that are spaced have a byte each; others share one, as there are no more than eight
+    // and their number divides the length of the row.
+    uint8_t bytes[Part::spacing == 1 ? 1 : Part::size];
+    int first_bit;
+
+    __device__ __forceinline__ void unpack() {}
+    // From the element j on, numbers that are kept, and 0 for others.
+    template <class Numbers>
+    __device__ __forceinline__ Numbers select(Numbers x, int j) const {
+      using Real = typename Format<Numbers>::Number;
+      Real numbers[sizeof(Numbers) / sizeof(Real)];
+      cuda::unpack(x, numbers);
+#pragma unroll
+      for (int k = 0; k < static_cast<int>(sizeof(Numbers) / sizeof(Real)); ++k) {
+        const uint32_t bits = Part::spacing == 1 ? bytes[0] >> (j + k) : bytes[j + k];
+        numbers[k] = bits >> first_bit & 1 ? numbers[k] : Real(0);
+      }
+      memcpy(&x, numbers, sizeof x);
+      return x;
+    }
+  };
+
+  const uint8_t* mask;
+  int64_t bit, step;
+  int left;
+
+  __device__ __forceinline__ RowsOfMask(const ColumnSums& m, int64_t row, int64_t column, int left)
+      : mask(m.mask), bit(row * m.columns + column), step(kWarps * m.columns), left(left) {}
+  __device__ __forceinline__ Row load(int i) const {
+    const int64_t first = bit + i * step;
+    Row row = {};
+    row.first_bit = first % 8;
+    if constexpr (Part::spacing == 1) {
+      row.bytes[0] = mask[first / 8];
+    } else {
+#pragma unroll
+      for (int j = 0; j < Part::size; ++j) {
+        if (j * Part::spacing < left) row.bytes[j] = mask[first / 8 + j * (Part::spacing / 8)];
+      }
+    }
+    return row;
+  }
+  __device__ __forceinline__ void advance(int rows) { bit += rows * step; }
+};
+
 template <class Gate, class Precision, class Part>
 __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     sum_columns(const __grid_constant__ ColumnSums m, const Divisor segments, int block_rows) {
@@ -137,9 +186,10 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
 }
 
 inline bool are_vectors(const ColumnSums& m, int64_t size) {
-  uintptr_t bits =
-      reinterpret_cast<uintptr_t>(m.parameters[0]) | reinterpret_cast<uintptr_t>(m.parameters[1]);
-  for (const Matrix* matrix : {&m.dx, &m.dy, m.mask ? &m.dy : &m.x}) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(m.parameters[0]) |
+                   reinterpret_cast<uintptr_t>(m.parameters[1]) |
+                   reinterpret_cast<uintptr_t>(m.code);
+  for (const Matrix* matrix : {&m.dx, &m.dy, m.x.data ? &m.x : &m.dy}) {
     if (matrix->column_stride != size) return false;
     bits |= reinterpret_cast<uintptr_t>(matrix->data) | static_cast<uintptr_t>(matrix->row_stride);
   }

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <string>
 
+#include "csrc/gates/coded.h"
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/gates.h"
 #include "csrc/gates/glu_rows.h"
 #include "csrc/gates/passes.h"
 #include "csrc/gates/quantized.h"
+#include "csrc/random/dropout.h"
 #include "csrc/random/soi.h"
 
 namespace gelu_kernels::cuda {
@@ -105,5 +107,13 @@ Error (*soi_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_cdf_forward(Gate gate, Dtype dtype))(Queue, const SoiForwardOperands&);
 Error (*soi_backward(Dtype dtype))(Queue, const SoiBackwardOperands&);
 BackwardColumnSums soi_backward_column_sums(Dtype dtype);
+
+Error (*coded_forward(Gate gate, Dtype dtype))(Queue, const CodedForwardOperands&);
+Error (*coded_backward(Dtype dtype))(Queue, const CodedBackwardOperands&);
+BackwardColumnSums coded_backward_column_sums(Dtype dtype);
+Error (*dropout_forward(Gate gate, Dtype dtype))(Queue, const DropoutForwardOperands&);
+Error (*dropout_backward(Gate gate, Dtype dtype))(Queue, const DropoutBackwardOperands&);
+Error (*glu_dropout_backward(Gate gate, Dtype dtype))(Queue, const DropoutBackwardOperands&);
+BackwardColumnSums dropout_column_sums(Gate gate, Dtype dtype);
 
 }  // namespace gelu_kernels::cuda

@@ -29,8 +29,15 @@ constexpr int kColumnSumBlocksPerProcessor = 2;
 // computes and makes the keys of their random words once. With more, registers run out.
 constexpr int kOctets = 2;
 constexpr int kOctetBlocksPerProcessor = 4;
-// With a location and a scale, for elements of so many bytes: with more, registers run out.
+// With a location and a scale, or with dropout, for elements of so many bytes: with more, registers
+// run out.
 constexpr int parameter_octet_blocks_per_processor(int size) { return size == 8 ? 2 : 3; }
+// Dropout, for so many inputs: of other elements than 16-bit ones, or three inputs, one byte.
+constexpr int dropout_octets(int inputs, int size) { return inputs * size <= 4 ? kOctets : 1; }
+
+// Where the derivative is coded: the value and the derivative are two formulas. In float64 three
+// blocks would spill 16 bytes; else a thread takes up to 80 registers, and 24 kB are in flight.
+constexpr int coded_octet_blocks_per_processor(int size) { return size == 8 ? 2 : 3; }
 
 // In a small tensor, one row for each warp reaches more processors.
 constexpr int64_t kSmallBytes = int64_t{1} << 21;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "csrc/gates/arithmetic.h"
+#include "csrc/gates/codebook.h"
 
 namespace gelu_kernels {
 
@@ -40,15 +41,19 @@ GELU_KERNELS_HD Matrix tile_at(const Matrix& m, int64_t row, int64_t column) {
 }
 
 // dx, and partials[k][block][j] = the sum over a block of rows of column j of a term, in float
-// (double for float64). dx = dy·g'(x + bias), or dy where a mask is 1, and the one term is the
-// unrounded dx; or csrc/gates/cdf.h has dx and the terms of loc and scale.
+// (double for float64). dx = dy·g'(x + bias), or dy where a mask is 1, or both and times the
+// factor, or dy times the coded derivative and the factor, and the one term is the unrounded dx; or
+// csrc/gates/cdf.h has dx and the terms of loc and scale.
 struct ColumnSums {
   Matrix dx, dy;
-  Matrix x;                   // not with a mask
+  Matrix x;                   // or null
   const char* parameters[2];  // the bias, or loc and scale; consecutive, like partials
   const uint8_t* mask;        // a bit for each element in row-major order, eight in a byte
   void* partials[2];
   int64_t rows, columns;
+  double factor = 1;
+  const uint8_t* code = nullptr;  // of the codebook, for each element in row-major order
+  Codebook codebook = {};
 };
 
 // sums[j] = the sum over the blocks of partial[block][j], rounded to the dtype of the sums.

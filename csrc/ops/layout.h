@@ -77,6 +77,16 @@ void with_matrices(int64_t columns, const Run& run, const Tensors&... operands) 
   (copy_back(operands), ...);
 }
 
+// The same with one row if they are all contiguous and need not be rows, and not at all without
+// elements.
+template <int outputs = 1, class Run, class... Tensors>
+void in_row_major_order(bool by_rows, const Run& run, const at::Tensor& out,
+                        const Tensors&... operands) {
+  if (out.numel() == 0) return;
+  const bool one_row = !by_rows && out.is_contiguous() && (operands.is_contiguous() && ...);
+  with_matrices<outputs>(one_row ? out.numel() : out.size(-1), run, out, operands...);
+}
+
 // Over the elements of some outputs and then of the inputs, which broadcast to them: the dimensions
 // sorted by stride, and merged where they can be.
 template <int outputs, class... Tensors>

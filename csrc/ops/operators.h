@@ -2,6 +2,8 @@
 #pragma once
 
 #include "csrc/ops/cdf/cdf.h"
+#include "csrc/ops/coded/coded.h"
+#include "csrc/ops/dropout/dropout.h"
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
 #include "csrc/ops/linear/linear.h"
@@ -12,15 +14,18 @@ namespace gelu_kernels {
 
 using PublicOperators =
     Registry<FusedGelu, FusedBiasGelu, FusedGate, FusedGlu, SoiMap, FusedBiasSoiMap, CdfGate,
-             QuantizedGate, QuantizedGlu, GateLinear, GluLinear>;
+             FusedBiasGeluDropout, FusedGateDropout, FusedGluDropout, DrawSeed, QuantizedGate,
+             QuantizedGlu, GateLinear, GluLinear>;
 
 using CoreOperators =
     Registry<GateForward, GateBackward, GateBackwardBias, GateDoubleBackward, GluForward,
              GluBackward, GluBackwardWeight, GluHalvesForward, GluHalvesBackward,
              GluHalvesBackwardWeight, SoiForward, SoiCdfForward, SoiBackward, SoiBackwardBias,
-             CdfGateForward, CdfGateBackward, QuantizedGateForward, QuantizedGluForward,
-             QuantizedGateBackward, QuantizedGateBackwardBias, QuantizedGluBackward,
-             QuantizedGluHalvesBackward>;
+             CdfGateForward, CdfGateBackward, CodedForward, CodedBackward, CodedBackwardBias,
+             GateDropoutForward, GateDropoutBackward, GateDropoutBackwardBias, GluDropoutForward,
+             GluDropoutBackward, GluDropoutHalvesForward, GluDropoutHalvesBackward,
+             QuantizedGateForward, QuantizedGluForward, QuantizedGateBackward,
+             QuantizedGateBackwardBias, QuantizedGluBackward, QuantizedGluHalvesBackward>;
 
 // Composed of core operators and torch's, for autograd and compilers one operator each.
 using ComposedOperators = Registry<GateLinearBackwardWeight, GluLinearBackwardWeight>;

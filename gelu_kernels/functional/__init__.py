@@ -6,6 +6,7 @@ with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these c
 
 from gelu_kernels.functional.cdf import cdf_gate
 from gelu_kernels.functional.dequantize import dequantize, save_quantized
+from gelu_kernels.functional.dropout import bias_gelu_dropout, gate_dropout, glu_dropout
 from gelu_kernels.functional.gate import bias_gelu, cauchy_gate, gate, gelu, lalu, silu
 from gelu_kernels.functional.glu import geglu, glu, swiglu
 from gelu_kernels.functional.linear import gate_linear, glu_linear
@@ -27,15 +28,18 @@ __all__ = [
     "Quantized",
     "QuantizedWithAmax",
     "bias_gelu",
+    "bias_gelu_dropout",
     "bias_soi_map",
     "cauchy_gate",
     "cdf_gate",
     "dequantize",
     "gate",
+    "gate_dropout",
     "gate_linear",
     "geglu",
     "gelu",
     "glu",
+    "glu_dropout",
     "glu_linear",
     "lalu",
     "quantized_gate",

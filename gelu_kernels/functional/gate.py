@@ -8,7 +8,19 @@ from torch.overrides import has_torch_function_unary, has_torch_function_variadi
 from gelu_kernels import _C
 
 
-def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+def dithering(op: str, input: Tensor, save: str | None) -> Tensor:
+    """A seed. It is drawn in every call, so that the second forward pass of a checkpoint, which
+    makes the code, draws what the first did."""
+    if save is None:
+        raise ValueError(f"gelu_kernels::{op}: dither must be False without save, got True")
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.draw_seed(input)
+    return _C.draw_seed(input)
+
+
+def gelu(
+    input: Tensor, *, approximate: str = "none", save: str | None = None, dither: bool = False
+) -> Tensor:
     r"""Gaussian error linear unit, :math:`x \, \Phi(x)`, in place of ``torch.nn.functional.gelu``.
 
     Args:
@@ -16,13 +28,21 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
         approximate: ``"none"`` for :math:`x \, \Phi(x)`; ``"tanh"`` for
             :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
             :math:`x \, \sigma(1.702 x)`.
+        save: what is kept for backward: None for ``input``, ``"8bit"`` or ``"4bit"`` for the
+            derivative in so many bits. The result has the same bits; its gradient has an error of
+            the derivative of at most 0.0025 or 0.05, and none where it is 0 or 1. The gradient is
+            linear: a second derivative is 0. Forward mode takes the code too, but where nothing
+            requires a gradient, so that there is no code, the exact derivative.
+        dither: whether the code is one of the two nearest at random, such that its mean is the
+            derivative, with an error of at most a step, 0.005 or 0.1. A call draws a seed from the
+            default generator, whether a gradient is wanted or not. docs/memory.md says when.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: there is no such ``approximate``.
+        ValueError: there is no such ``approximate`` or ``save``, or ``dither`` without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the last
     place, in the tail as well. gelu(-inf) is -0, gelu(inf) is inf.
@@ -32,26 +52,36 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     >>> gelu(torch.tensor([-10.0, 0.0, 1.0]))
     tensor([-7.6199e-23,  0.0000e+00,  8.4134e-01])
     """
+    seed = dithering("fused_gelu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.fused_gelu(input, approximate=approximate)
-    return _C.fused_gelu(input, approximate)
+        return torch.ops.gelu_kernels.fused_gelu(
+            input, approximate=approximate, save=save, seed=seed
+        )
+    return _C.fused_gelu(input, approximate, save, seed)
 
 
-def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tensor:
+def bias_gelu(
+    input: Tensor,
+    bias: Tensor,
+    *,
+    approximate: str = "none",
+    save: str | None = None,
+    dither: bool = False,
+) -> Tensor:
     r"""``gelu(input + bias)`` in one pass; in backward, both gradients in one pass.
 
     Args:
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
         bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
             Under autocast it is cast to the dtype of ``input``.
-        approximate: as for :func:`gelu`.
+        approximate, save, dither: as for :func:`gelu`.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``approximate`` is not as above.
+        ValueError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not as above.
 
     Accuracy: as :func:`gelu`, of the sum taken in float32 (float64 for float64); it is not
     rounded to a 16-bit dtype in between. The gradient of ``bias`` is summed in float32 (float64)
@@ -63,25 +93,36 @@ def bias_gelu(input: Tensor, bias: Tensor, *, approximate: str = "none") -> Tens
     tensor([[ 0.8413, -0.1587],
             [ 0.8413, -0.1587]])
     """
+    seed = dithering("fused_bias_gelu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
-        return torch.ops.gelu_kernels.fused_bias_gelu(input, bias, approximate=approximate)
-    return _C.fused_bias_gelu(input, bias, approximate)
+        return torch.ops.gelu_kernels.fused_bias_gelu(
+            input, bias, approximate=approximate, save=save, seed=seed
+        )
+    return _C.fused_bias_gelu(input, bias, approximate, save, seed)
 
 
-def gate(input: Tensor, bias: Tensor | None = None, *, gate: str = "normal") -> Tensor:
+def gate(
+    input: Tensor,
+    bias: Tensor | None = None,
+    *,
+    gate: str = "normal",
+    save: str | None = None,
+    dither: bool = False,
+) -> Tensor:
     r"""Any gate, :math:`x \, F(x)` for x = ``input``, or ``input + bias``, in one pass.
 
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
         bias: as for :func:`bias_gelu`.
         gate: the distribution function F, by the name of its gate; docs/accuracy.md lists them.
+        save, dither: as for :func:`gelu`.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``gate`` is not as above.
+        ValueError: a shape, a device, ``gate``, ``save`` or ``dither`` is not as above.
 
     Accuracy: as :func:`gelu`, and with ``bias`` as :func:`bias_gelu`.
 
@@ -90,23 +131,26 @@ def gate(input: Tensor, bias: Tensor | None = None, *, gate: str = "normal") -> 
     >>> gate(torch.zeros(2), torch.tensor([1.0, -1.0]), gate="logistic_1702")
     tensor([ 0.8458, -0.1542])
     """
+    seed = dithering("fused_gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
-        return torch.ops.gelu_kernels.fused_gate(input, bias, gate=gate)
-    return _C.fused_gate(input, bias, gate)
+        return torch.ops.gelu_kernels.fused_gate(input, bias, gate=gate, save=save, seed=seed)
+    return _C.fused_gate(input, bias, gate, save, seed)
 
 
-def silu(input: Tensor) -> Tensor:
+def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
     r"""Sigmoid linear unit, :math:`x \, \sigma(x)`, in place of ``torch.nn.functional.silu``: the
     gate of the logistic distribution.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+        save, dither: as for :func:`gelu`.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
+        ValueError: there is no such ``save``, or ``dither`` without ``save``.
 
     Accuracy: as :func:`gelu`. silu(-inf) is -0, silu(inf) is inf.
 
@@ -116,23 +160,26 @@ def silu(input: Tensor) -> Tensor:
     >>> silu(torch.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.2689,  0.0000,  0.7311])
     """
+    seed = dithering("fused_gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.fused_gate(input, gate="logistic")
-    return _C.fused_gate(input, None, "logistic")
+        return torch.ops.gelu_kernels.fused_gate(input, gate="logistic", save=save, seed=seed)
+    return _C.fused_gate(input, None, "logistic", save, seed)
 
 
-def lalu(input: Tensor) -> Tensor:
+def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
     r"""Laplace linear unit, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0,
     :math:`x \, (1 - e^{-x} / 2)` above.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+        save, dither: as for :func:`gelu`.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
+        ValueError: there is no such ``save``, or ``dither`` without ``save``.
 
     Accuracy: as :func:`gelu`. lalu(-inf) is -0, lalu(inf) is inf.
 
@@ -141,23 +188,26 @@ def lalu(input: Tensor) -> Tensor:
     >>> lalu(torch.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.1839,  0.0000,  0.8161])
     """
+    seed = dithering("fused_gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.fused_gate(input, gate="laplace")
-    return _C.fused_gate(input, None, "laplace")
+        return torch.ops.gelu_kernels.fused_gate(input, gate="laplace", save=save, seed=seed)
+    return _C.fused_gate(input, None, "laplace", save, seed)
 
 
-def cauchy_gate(input: Tensor) -> Tensor:
+def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
     r"""The gate of the Cauchy distribution, :math:`x \, (1/2 + \arctan(x) / \pi)`, a relative of
     the ELU: below it tends to :math:`-1/\pi`.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
+        save, dither: as for :func:`gelu`.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
+        ValueError: there is no such ``save``, or ``dither`` without ``save``.
 
     Accuracy: as :func:`gelu`. cauchy_gate(-inf) is :math:`-1/\pi`, with a derivative of 0, and
     cauchy_gate(inf) is inf.
@@ -167,6 +217,7 @@ def cauchy_gate(input: Tensor) -> Tensor:
     >>> cauchy_gate(torch.tensor([-torch.inf, -1.0, 0.0, 1.0]))
     tensor([-0.3183, -0.2500,  0.0000,  0.7500])
     """
+    seed = dithering("fused_gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
-        return torch.ops.gelu_kernels.fused_gate(input, gate="cauchy")
-    return _C.fused_gate(input, None, "cauchy")
+        return torch.ops.gelu_kernels.fused_gate(input, gate="cauchy", save=save, seed=seed)
+    return _C.fused_gate(input, None, "cauchy", save, seed)

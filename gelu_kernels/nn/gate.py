@@ -6,6 +6,13 @@ from torch import Tensor, nn
 from gelu_kernels import functional
 
 
+def what_is_saved(module: nn.Module) -> str:
+    """For extra_repr; nothing by default."""
+    if module.save is None:
+        return ""
+    return f", save={module.save!r}" + (", dither=True" if module.dither else "")
+
+
 class GELU(nn.Module):
     r"""Element by element, in place of ``torch.nn.GELU``: :math:`x \, \Phi(x)` for
     ``approximate="none"``, :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2` for
@@ -13,12 +20,13 @@ class GELU(nn.Module):
 
     Args:
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: there is no such ``approximate``.
+        ValueError: there is no such ``approximate`` or ``save``, or ``dither`` without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the
     last place; the derivative as well.
@@ -27,15 +35,21 @@ class GELU(nn.Module):
     tensor([-0.1587,  0.0000,  0.8413])
     """
 
-    def __init__(self, approximate: str = "none") -> None:
+    def __init__(
+        self, approximate: str = "none", *, save: str | None = None, dither: bool = False
+    ) -> None:
         super().__init__()
         self.approximate = approximate
+        self.save = save
+        self.dither = dither
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.gelu(input, approximate=self.approximate)
+        return functional.gelu(
+            input, approximate=self.approximate, save=self.save, dither=self.dither
+        )
 
     def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
+        return f"approximate={self.approximate!r}{what_is_saved(self)}"
 
 
 class BiasGELU(nn.Module):
@@ -46,6 +60,7 @@ class BiasGELU(nn.Module):
     Args:
         features: the length of the bias.
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
         device, dtype: of the bias.
 
     Shape: ``(*, features)``, in and out, with at least one dimension; float64, float32, float16
@@ -53,7 +68,8 @@ class BiasGELU(nn.Module):
 
     Raises (in the call):
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``approximate`` is not as above.
+        ValueError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not as
+            above.
 
     Accuracy: as :class:`GELU` for the sum, which is not rounded to 16 bits in between.
 
@@ -68,10 +84,14 @@ class BiasGELU(nn.Module):
         approximate: str = "none",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        save: str | None = None,
+        dither: bool = False,
     ) -> None:
         super().__init__()
         self.features = features
         self.approximate = approximate
+        self.save = save
+        self.dither = dither
         self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -79,10 +99,12 @@ class BiasGELU(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.bias_gelu(input, self.bias, approximate=self.approximate)
+        return functional.bias_gelu(
+            input, self.bias, approximate=self.approximate, save=self.save, dither=self.dither
+        )
 
     def extra_repr(self) -> str:
-        return f"{self.features}, approximate={self.approximate!r}"
+        return f"{self.features}, approximate={self.approximate!r}{what_is_saved(self)}"
 
 
 class LinearGELU(nn.Linear):
@@ -95,13 +117,15 @@ class LinearGELU(nn.Linear):
         bias: whether there is one.
         device, dtype: of weight and bias, in the place where ``nn.Linear`` takes them.
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
 
     Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
     the same as the weight unless under autocast.
 
     Raises (in the call):
         TypeError, RuntimeError: a dtype or layout is not as above.
-        ValueError, RuntimeError: a shape, a device or ``approximate`` is not as above.
+        ValueError, RuntimeError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not
+            as above.
 
     Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is
     rounded, the sum is not.
@@ -122,18 +146,23 @@ class LinearGELU(nn.Linear):
         dtype: torch.dtype | None = None,
         *,
         approximate: str = "none",
+        save: str | None = None,
+        dither: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device, dtype)
         self.approximate = approximate
+        self.save = save
+        self.dither = dither
 
     def forward(self, input: Tensor) -> Tensor:
         product = nn.functional.linear(input, self.weight)
+        options = {"approximate": self.approximate, "save": self.save, "dither": self.dither}
         if self.bias is None:
-            return functional.gelu(product, approximate=self.approximate)
-        return functional.bias_gelu(product, self.bias, approximate=self.approximate)
+            return functional.gelu(product, **options)
+        return functional.bias_gelu(product, self.bias, **options)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, approximate={self.approximate!r}"
+        return f"{super().extra_repr()}, approximate={self.approximate!r}{what_is_saved(self)}"
 
 
 class SiLU(nn.Module):
@@ -158,25 +187,36 @@ class SiLU(nn.Module):
     tensor([-0.2689,  0.0000,  0.7311])
     """
 
-    def __init__(self, inplace: bool = False) -> None:
+    def __init__(
+        self, inplace: bool = False, *, save: str | None = None, dither: bool = False
+    ) -> None:
         super().__init__()
+        self.save = save
+        self.dither = dither
         if inplace:
             raise ValueError(
                 "gelu_kernels.nn.SiLU: inplace must be False, got True: backward needs the input"
             )
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.silu(input)
+        return functional.silu(input, save=self.save, dither=self.dither)
+
+    def extra_repr(self) -> str:
+        return what_is_saved(self).removeprefix(", ")
 
 
 class LaLU(nn.Module):
     r"""Element by element, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0 and
     :math:`x \, (1 - e^{-x} / 2)` above.
 
+    Args:
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
+
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
+        ValueError: there is no such ``save``, or ``dither`` without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.lalu`.
 
@@ -186,18 +226,30 @@ class LaLU(nn.Module):
     tensor([-0.1839,  0.0000,  0.8161])
     """
 
+    def __init__(self, *, save: str | None = None, dither: bool = False) -> None:
+        super().__init__()
+        self.save = save
+        self.dither = dither
+
     def forward(self, input: Tensor) -> Tensor:
-        return functional.lalu(input)
+        return functional.lalu(input, save=self.save, dither=self.dither)
+
+    def extra_repr(self) -> str:
+        return what_is_saved(self).removeprefix(", ")
 
 
 class CauchyGate(nn.Module):
     r"""Element by element, the gate of the Cauchy distribution:
     :math:`x \, (1/2 + \arctan(x) / \pi)`.
 
+    Args:
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
+
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
+        ValueError: there is no such ``save``, or ``dither`` without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.cauchy_gate`.
 
@@ -207,5 +259,13 @@ class CauchyGate(nn.Module):
     tensor([-0.2500,  0.0000,  0.7500])
     """
 
+    def __init__(self, *, save: str | None = None, dither: bool = False) -> None:
+        super().__init__()
+        self.save = save
+        self.dither = dither
+
     def forward(self, input: Tensor) -> Tensor:
-        return functional.cauchy_gate(input)
+        return functional.cauchy_gate(input, save=self.save, dither=self.dither)
+
+    def extra_repr(self) -> str:
+        return what_is_saved(self).removeprefix(", ")

@@ -25,7 +25,7 @@ from machine_code.sass import missing_triton, tool
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CSRC = ROOT / "csrc"
-OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "device/cuda.cpp")]
+OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "random.cpp", "device/cuda.cpp")]
 OPERATORS += [CSRC / "ops" / "quantized" / "results.cpp"]
 OPERATORS += [p for p in sorted(CSRC.glob("ops/*/*.cpp")) if p.stem == p.parent.name]  # families
 REGISTRATION = HERE / "cuda_runtime" / "operators.cpp"

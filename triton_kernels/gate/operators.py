@@ -68,6 +68,6 @@ def gate_backward_bias(
         gate,
         (dx, dbias),
         (dy, x),
-        bias.contiguous(),
+        (bias.contiguous(),),
         unit=VECTOR_BYTES // x.itemsize,
     )

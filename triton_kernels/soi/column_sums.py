@@ -4,26 +4,9 @@ the sums of its columns."""
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
+from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order, load_mask
 from gelu_kernels.triton_kernels.storage import widened
 from gelu_kernels.triton_kernels.tile import origin, tile
-
-
-@triton.jit
-def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS: tl.constexpr):
-    """Of a tile; OCTETS says that rows are whole octets, which share a byte."""
-    lane = tl.arange(0, ROW_LANES)[:, None].to(tl.int64)
-    if OCTETS:
-        octet = tl.arange(0, COLUMNS // 8)[None, :]
-        there = mask + (row * columns + column >> 3) + (lane * columns >> 3) + octet
-        bits = tl.load(there, inside & (column + octet * 8 < columns), other=0).to(tl.int32)
-        bits = bits[:, :, None] >> tl.arange(0, 8)[None, None, :]
-        return tl.reshape(bits, (ROW_LANES, COLUMNS)) & 1 != 0
-    else:
-        place = column + tl.arange(0, COLUMNS)[None, :]
-        element = (row + lane) * columns + place
-        bits = tl.load(mask + (element >> 3), inside & (place < columns), other=0).to(tl.int32)
-        return (bits >> (element & 7).to(tl.int32)) & 1 != 0
 
 
 @triton.jit

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.cdf.kernels import bounded, inverse_of, standard_score
+from gelu_kernels.triton_kernels.octets import byte_of, number, random_words, selected
 from gelu_kernels.triton_kernels.philox import words_of_elements
-from gelu_kernels.triton_kernels.soi.octets import byte_of, number, random_words, selected
 from gelu_kernels.triton_kernels.storage import widened
 from gelu_kernels.triton_kernels.tile import origin
 

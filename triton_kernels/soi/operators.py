@@ -165,5 +165,5 @@ def specialize_sums(key: bias_gradient.Key) -> Specialization:
 def soi_backward_bias(dx: Tensor, dbias: Tensor, dy: Tensor, mask: Tensor) -> None:
     op = "soi_backward_bias"
     bias_gradient.sum_columns(
-        op, specialize_sums, None, (dx, dbias), (dy,), mask.contiguous(), unit=8
+        op, specialize_sums, None, (dx, dbias), (dy,), (mask.contiguous(),), unit=8
     )

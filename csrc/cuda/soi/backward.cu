@@ -1,6 +1,6 @@
 // The gradient of the SOI map: its mask selects elements of dy.
 #include "csrc/cuda/launch.h"
-#include "csrc/cuda/soi/octet.h"
+#include "csrc/cuda/octet.h"
 
 namespace gelu_kernels::cuda {
 namespace {

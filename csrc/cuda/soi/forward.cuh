@@ -2,8 +2,9 @@
 #pragma once
 
 #include "csrc/cuda/launch.h"
+#include "csrc/cuda/octet.h"
 #include "csrc/cuda/packed.h"
-#include "csrc/cuda/soi/octet.h"
+#include "csrc/cuda/random_words.h"
 #include "csrc/gates/cdf.h"
 #include "csrc/random/bernoulli.h"
 
@@ -86,12 +87,6 @@ __device__ __forceinline__ uint32_t draw(Octet<Precision>& x, const SoiForwardOp
   return mask;
 }
 
-__device__ __forceinline__ uint32_t word_of(const RandomWords& random, uint64_t index) {
-  const uint32_t low = index % 2 ? random.word[1] : random.word[0];
-  const uint32_t high = index % 2 ? random.word[3] : random.word[2];
-  return index / 2 % 2 ? high : low;
-}
-
 // Any octet, element by element.
 template <class Gate, class Precision, bool kParameters>
 __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, const Octets& octets,
@@ -99,14 +94,11 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
   using T = StorageOf<Precision>;
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
-  const uint64_t seed = *m.seed;
-  Cursor here(begin, octets.columns), whole(begin, row_length);
-  RandomWords random;
+  Cursor here(begin, octets.columns);
+  ElementWords words(begin, m.index, row_length, *m.seed);
   uint32_t mask = 0;
 #pragma unroll 1
   for (int i = 0; i < left; ++i) {
-    const uint64_t index = m.index.offset + whole.row * m.index.row_stride + whole.column;
-    if (i == 0 || index % 4 == 0 || whole.column == 0) random = philox(index / 4, seed);
     T x = *reinterpret_cast<const T*>(tile_at(m.x, here.row, here.column).data);
     auto number = Storage<Precision>::load(x);
     if constexpr (kParameters) {
@@ -119,11 +111,10 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
       number += Storage<Precision>::load(reinterpret_cast<const T*>(m.bias)[here.column]);
       x = Storage<Precision>::store(number);
     }
-    const bool kept = bernoulli<Gate>(static_cast<float>(number), word_of(random, index));
+    const bool kept = bernoulli<Gate>(static_cast<float>(number), words.next(row_length));
     *reinterpret_cast<T*>(tile_at(m.y, here.row, here.column).data) = kept ? x : T(0);
     mask |= kept ? 1 << i : 0;
     here.advance(octets.columns);
-    whole.advance(row_length);
   }
   m.mask[octet] = static_cast<uint8_t>(mask);
 }
@@ -178,10 +169,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-inline bool has_vectors(const void* columns) {
-  return reinterpret_cast<uintptr_t>(columns) % kVectorBytes == 0;
-}
-
 using ForwardKernel = void (*)(SoiForwardOperands, Octets, WideDivisor);
 
 // Starts the one of the two kernels that the operands are for.
@@ -189,16 +176,13 @@ template <class Precision, class Kernels>
 Error launch_forward(Queue queue, const SoiForwardOperands& m, ForwardKernel of_vectors,
                      ForwardKernel of_elements, bool columns_have_vectors) {
   constexpr int64_t size = sizeof(StorageOf<Precision>);
-  const bool from_a_group = m.index.row_length == 0 && m.index.offset % 4 == 0;
-  const Octets octets = octets_of(
-      m.rows, m.columns,
-      from_a_group && columns_have_vectors && has_vectors(m.y, size) && has_vectors(m.x, size));
-  const int64_t length =
-      m.index.row_length ? m.index.row_length : std::numeric_limits<int64_t>::max();
+  const Octets octets = octets_of(m.rows, m.columns,
+                                  from_a_group(m.index) && columns_have_vectors &&
+                                      has_vectors(m.y, size) && has_vectors(m.x, size));
   const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
   return launch<Kernels>(queue, octets.in_vectors ? of_vectors : of_elements,
                          (octets.elements + block - 1) / block, kThreads, m, octets,
-                         WideDivisor(static_cast<uint64_t>(length)));
+                         row_length_of(m.index));
 }
 
 }  // namespace gelu_kernels::cuda

@@ -8,11 +8,10 @@
 
 namespace gelu_kernels {
 
-// dx is dy·g'(x + bias), or dy where a mask is 1: there is either a bias or a mask, and with the
-// bias, x comes after dy.
+// `sums` says of what, but for the matrices, dx and the inputs: dy and, where there is a bias, x.
 template <class Device, class Kernel, class... Inputs>
-void sum_columns(const char* op, Kernel kernel, const char* bias, const uint8_t* mask,
-                 const at::Tensor& dbias, const at::Tensor& dx, const Inputs&... in) {
+void sum_columns(const char* op, const Kernel& kernel, ColumnSums sums, const at::Tensor& dbias,
+                 const at::Tensor& dx, const Inputs&... in) {
   if (dx.numel() == 0) {
     dbias.zero_();
     return;
@@ -21,10 +20,14 @@ void sum_columns(const char* op, Kernel kernel, const char* bias, const uint8_t*
     const auto dtype = dx.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor partial =
         at::empty({RowBlocks(rows).count, columns}, dx.options().dtype(dtype));
-    const Matrix operands[3] = {matrices...};  // dx, dy, x
-    Device::sum_columns(
-        op, dx, kernel,
-        {operands[0], operands[1], operands[2], {bias}, mask, {data_of(partial)}, rows, columns});
+    const Matrix operands[3] = {matrices...};
+    sums.dx = operands[0];
+    sums.dy = operands[1];
+    sums.x = operands[2];
+    sums.partials[0] = data_of(partial);
+    sums.rows = rows;
+    sums.columns = columns;
+    Device::sum_columns(op, dx, kernel, sums);
     Device::add_partial_sums(op, dbias,
                              {data_of(partial), partial.size(0), columns, data_of(dbias)});
   };

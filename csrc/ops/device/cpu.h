@@ -17,6 +17,16 @@
 
 namespace gelu_kernels {
 
+// Runs a loop over elements that have a mask. Threads meet where bytes of it do.
+template <class Loop>
+void over_mask_blocks(int64_t elements, const Loop& loop) {
+  const int64_t blocks = (elements + cpu::kMaskBlock - 1) / cpu::kMaskBlock;
+  constexpr int64_t grain = at::internal::GRAIN_SIZE / cpu::kMaskBlock;
+  at::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
+    loop(begin * cpu::kMaskBlock, std::min(end * cpu::kMaskBlock, elements));
+  });
+}
+
 struct Cpu {
   static constexpr bool has_data = true;
   using Passes = gelu_kernels::Passes<cpu::Maps>;
@@ -51,7 +61,8 @@ struct Cpu {
     return cpu::loops(gate, dtype_of(x), x.numel()).cdf_column_sums;
   }
 
-  static void sum_columns(const char*, const at::Tensor&, cpu::BackwardColumnSums sum_tile,
+  template <class SumTile>  // a cpu::BackwardColumnSums
+  static void sum_columns(const char*, const at::Tensor&, const SumTile& sum_tile,
                           const ColumnSums& m) {
     const auto [block_rows, blocks] = RowBlocks(m.rows);
     const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;

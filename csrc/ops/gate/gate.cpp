@@ -1,6 +1,7 @@
 // The public operators of the gates in terms of the core operators, and the checks of these.
 #include "csrc/ops/gate/gate.h"
 
+#include "csrc/ops/coded/coded.h"
 #include "csrc/ops/jagged.h"
 
 namespace gelu_kernels {
@@ -15,28 +16,35 @@ Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias, std
 
 namespace {
 
-Tensor apply_gate(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate) {
+Tensor apply_gate(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate,
+                  std::optional<std::string_view> save, const OptionalTensor& seed) {
+  if (save) return apply_coded_gate(op, x, std::move(bias), gate, *save, seed);
+  TORCH_CHECK_VALUE(!seed, "gelu_kernels::", op, ": seed must be None without save, got a tensor");
   check_input(op, x);
   if (bias && x.layout() == at::kJagged) {
-    return map_values(op, x,
-                      [&](const Tensor& values) { return apply_gate(op, values, bias, gate); });
+    return map_values(op, x, [&](const Tensor& values) {
+      return apply_gate(op, values, bias, gate, save, seed);
+    });
   }
   return gate_forward(x, bias_for(op, std::move(bias), x), gate);
 }
 
 }  // namespace
 
-Tensor FusedGelu::compose(const Tensor& x, std::string_view approximate) {
-  return apply_gate(name(), x, std::nullopt, gate_for(name(), approximate));
+Tensor FusedGelu::compose(const Tensor& x, std::string_view approximate,
+                          std::optional<std::string_view> save, const OptionalTensor& seed) {
+  return apply_gate(name(), x, std::nullopt, gate_for(name(), approximate), save, seed);
 }
 
-Tensor FusedBiasGelu::compose(const Tensor& x, const Tensor& bias, std::string_view approximate) {
-  return apply_gate(name(), x, bias, gate_for(name(), approximate));
+Tensor FusedBiasGelu::compose(const Tensor& x, const Tensor& bias, std::string_view approximate,
+                              std::optional<std::string_view> save, const OptionalTensor& seed) {
+  return apply_gate(name(), x, bias, gate_for(name(), approximate), save, seed);
 }
 
-Tensor FusedGate::compose(const Tensor& x, const OptionalTensor& bias, std::string_view gate) {
+Tensor FusedGate::compose(const Tensor& x, const OptionalTensor& bias, std::string_view gate,
+                          std::optional<std::string_view> save, const OptionalTensor& seed) {
   gate_named(name(), gate);
-  return apply_gate(name(), x, bias, gate);
+  return apply_gate(name(), x, bias, gate, save, seed);
 }
 
 }  // namespace gelu_kernels

@@ -66,8 +66,9 @@ struct GateBackwardBias
     Tensor dbias = Device::empty_contiguous(bias);
     if constexpr (Device::has_data) {
       const Tensor contiguous_bias = bias.contiguous();
-      sum_columns<Device>(name(), Device::column_sums(id, x), data_of(contiguous_bias),
-                          /*mask=*/nullptr, dbias, dx, dy, x);
+      ColumnSums sums = {};
+      sums.parameters[0] = data_of(contiguous_bias);
+      sum_columns<Device>(name(), Device::column_sums(id, x), sums, dbias, dx, dy, x);
     }
     return {std::move(dx), std::move(dbias)};
   }
@@ -97,27 +98,36 @@ inline constexpr GateBackward gate_backward;
 inline constexpr GateBackwardBias gate_backward_bias;
 inline constexpr GateDoubleBackward gate_double_backward;
 
-// y = g(x), the gate by the name that PyTorch has for it
+// y = g(x), the gate by the name that PyTorch has for it. With save="8bit" or "4bit" backward keeps
+// the derivative in so many bits and not x (csrc/ops/coded); a seed asks for dithering.
 struct FusedGelu : PublicOperator<FusedGelu> {
   static constexpr const char* schema =
-      "fused_gelu(Tensor x, *, str approximate=\"none\") -> Tensor";
-  C10_EXPORT static Tensor compose(const Tensor& x, std::string_view approximate);
+      "fused_gelu(Tensor x, *, str approximate=\"none\", str? save=None, Tensor? seed=None) -> "
+      "Tensor";
+  C10_EXPORT static Tensor compose(const Tensor& x, std::string_view approximate,
+                                   std::optional<std::string_view> save,
+                                   const OptionalTensor& seed);
 };
 
 // y = g(x + bias), likewise
 struct FusedBiasGelu : PublicOperator<FusedBiasGelu> {
   static constexpr const char* schema =
-      "fused_bias_gelu(Tensor x, Tensor bias, *, str approximate=\"none\") -> Tensor";
+      "fused_bias_gelu(Tensor x, Tensor bias, *, str approximate=\"none\", str? save=None, "
+      "Tensor? seed=None) -> Tensor";
   C10_EXPORT static Tensor compose(const Tensor& x, const Tensor& bias,
-                                   std::string_view approximate);
+                                   std::string_view approximate,
+                                   std::optional<std::string_view> save,
+                                   const OptionalTensor& seed);
 };
 
 // y = g(x + bias), of any gate
 struct FusedGate : PublicOperator<FusedGate> {
   static constexpr const char* schema =
-      "fused_gate(Tensor x, Tensor? bias=None, *, str gate) -> Tensor";
+      "fused_gate(Tensor x, Tensor? bias=None, *, str gate, str? save=None, Tensor? seed=None) "
+      "-> Tensor";
   C10_EXPORT static Tensor compose(const Tensor& x, const OptionalTensor& bias,
-                                   std::string_view gate);
+                                   std::string_view gate, std::optional<std::string_view> save,
+                                   const OptionalTensor& seed);
 };
 
 }  // namespace gelu_kernels

@@ -1,12 +1,9 @@
 // The kernels of the SOI map on each device.
 #pragma once
 
-#include <ATen/Parallel.h>
-
 #include "csrc/cpu/soi_loops.h"
 #include "csrc/ops/device/cpu.h"
 #include "csrc/ops/device/cuda.h"
-#include "csrc/ops/layout.h"
 
 namespace gelu_kernels {
 
@@ -33,14 +30,9 @@ struct SoiKernels<Cpu> {
     return cpu::soi_loops(Gate{}, dtype_of(dy), dy.numel());
   }
 
-  // Threads meet where bytes of the mask do.
   template <class Operands>
   static void run(void (*loop)(const Operands&, int64_t, int64_t), const Operands& m) {
-    const int64_t n = m.rows * m.columns, blocks = (n + cpu::kMaskBlock - 1) / cpu::kMaskBlock;
-    constexpr int64_t grain = at::internal::GRAIN_SIZE / cpu::kMaskBlock;
-    at::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
-      loop(m, begin * cpu::kMaskBlock, std::min(end * cpu::kMaskBlock, n));
-    });
+    over_mask_blocks(m.rows * m.columns, [&](int64_t begin, int64_t end) { loop(m, begin, end); });
   }
 };
 
@@ -58,13 +50,5 @@ struct SoiKernels<Cuda> {
     return cuda::soi_backward_column_sums(dtype_of(dy));
   }
 };
-
-// Two tensors as matrices: one row if they are contiguous, else the last dimension as rows.
-template <class Run>
-void in_row_major_order(const at::Tensor& out, const at::Tensor& in, bool by_rows, Run run) {
-  if (out.numel() == 0) return;
-  const bool one_row = !by_rows && out.is_contiguous() && in.is_contiguous();
-  with_matrices(one_row ? out.numel() : out.size(-1), run, out, in);
-}
 
 }  // namespace gelu_kernels

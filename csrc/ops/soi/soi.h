@@ -1,18 +1,14 @@
 // The operators of the SOI map, and their kernels over a device.
 #pragma once
 
-#include <ATen/core/Generator.h>
 #include <ATen/ops/empty.h>
 
 #include "csrc/ops/cdf/cdf.h"
 #include "csrc/ops/gate/gate.h"
+#include "csrc/ops/random.h"
 #include "csrc/ops/soi/kernels.h"
-#include "csrc/random/philox.h"
 
 namespace gelu_kernels {
-
-// The length of a mask.
-inline c10::SymInt mask_bytes(const Tensor& x) { return (x.sym_numel() + 7) / 8; }
 
 Gate check_soi_forward(const char* op, const Tensor& x, const OptionalTensor& bias,
                        const Tensor& seed, std::string_view gate, const GlobalIndex& index);
@@ -45,7 +41,7 @@ std::tuple<Tensor, Tensor> draw(const char* op, Gate gate, const Tensor& x,
                                    layouts[1], reinterpret_cast<uint8_t*>(data_of(mask)),
                                    seed.const_data_ptr<int64_t>(), index, rows, columns});
     };
-    in_row_major_order(y, x, by_rows, run);
+    in_row_major_order(by_rows, run, y, x);
   }
   return {std::move(y), std::move(mask)};
 }
@@ -110,7 +106,7 @@ struct SoiBackward : Operator<SoiBackward, Tensor(const Tensor&, const Tensor&)>
             name(), dy,
             {dx_rows, dy_rows, contiguous_mask.const_data_ptr<uint8_t>(), rows, columns});
       };
-      in_row_major_order(dx, dy, /*by_rows=*/false, run);
+      in_row_major_order(/*by_rows=*/false, run, dx, dy);
     }
     return dx;
   }
@@ -130,8 +126,9 @@ struct SoiBackwardBias
     Tensor dbias = at::empty_symint({dy.sym_size(-1)}, dy.options());
     if constexpr (Device::has_data) {
       const Tensor contiguous_mask = mask.contiguous();
-      sum_columns<Device>(name(), SoiKernels<Device>::column_sums(dy), /*bias=*/nullptr,
-                          contiguous_mask.const_data_ptr<uint8_t>(), dbias, dx, dy);
+      ColumnSums sums = {};
+      sums.mask = contiguous_mask.const_data_ptr<uint8_t>();
+      sum_columns<Device>(name(), SoiKernels<Device>::column_sums(dy), sums, dbias, dx, dy);
     }
     return {std::move(dx), std::move(dbias)};
   }

@@ -3,55 +3,10 @@
 #include <ATen/Functions.h>
 
 #include "csrc/ops/bias_sum.h"
+#include "csrc/ops/one_by_one.h"
 #include "csrc/ops/soi/soi.h"
 
 namespace gelu_kernels {
-namespace {
-
-// The innermost vmap that batches any of the tensors that it has seen.
-struct Batched {
-  int64_t level = -1, size = 0;
-
-  const at::functorch::BatchedTensorImpl* of(const Tensor& t) const {
-    const auto* batched = at::functorch::maybeGetBatchedImpl(t);
-    return batched && batched->level() == level ? batched : nullptr;
-  }
-  void see(const Tensor& t) {
-    const auto* batched = at::functorch::maybeGetBatchedImpl(t);
-    if (!batched || batched->level() <= level) return;
-    level = batched->level();
-    size = batched->value().size(batched->bdim());
-  }
-  // The part of t that belongs to an example; if the batch is empty, zeros.
-  Tensor example(const Tensor& t, int64_t i) const {
-    const auto* batched = of(t);
-    if (!batched) return t;
-    const Tensor& value = batched->value();
-    if (size > 0) return value.select(batched->bdim(), i);
-    c10::SymDimVector sizes(value.sym_sizes());
-    sizes.erase(sizes.begin() + batched->bdim());
-    return at::zeros_symint(sizes, value.options());
-  }
-};
-
-// One example after the other: each draws the bits that it would draw alone. forward(example),
-// where example(t) is the part of t that belongs to it.
-template <class Forward>
-std::tuple<Tensor, Tensor> one_by_one(const Batched& batch, const Forward& forward) {
-  c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
-  std::vector<Tensor> ys, masks;
-  for (int64_t i = 0; i < std::max<int64_t>(batch.size, 1); ++i) {
-    auto [y, mask] = forward([&](const Tensor& t) { return batch.example(t, i); });
-    ys.push_back(std::move(y));
-    masks.push_back(std::move(mask));
-  }
-  const auto stacked = [&](const std::vector<Tensor>& results) {
-    return at::functorch::makeBatched(at::stack(results).narrow(0, 0, batch.size), 0, batch.level);
-  };
-  return {stacked(ys), stacked(masks)};
-}
-
-}  // namespace
 
 std::tuple<Tensor, Tensor> SoiForward::batch(const Tensor& x, const OptionalTensor& bias,
                                              const Tensor& seed, std::string_view gate,

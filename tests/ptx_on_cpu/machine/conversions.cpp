@@ -23,7 +23,7 @@ void add_from(Table& table, const std::string& from) {
   table["cvt.u32." + from] = Lanes<convert<uint32_t, From>>::operation();
   table["cvt.s64." + from] = Lanes<convert<int64_t, From>>::operation();
   table["cvt.u64." + from] = Lanes<convert<uint64_t, From>>::operation();
-  if constexpr (sizeof(From) >= 4) {
+  if constexpr (sizeof(From) >= 2) {
     table["cvt.rn.f32." + from] = Lanes<convert<float, From>>::operation();
     table["cvt.rn.f64." + from] = Lanes<convert<double, From>>::operation();
   }
@@ -35,6 +35,12 @@ float widen(From x) {
 }
 float narrow(double x) { return canonical(static_cast<float>(x)); }
 double widen_float(float x) { return canonical(static_cast<double>(x)); }
+
+// Towards zero; NaN becomes 0, and what is too large the end of the range.
+int32_t truncate(float x) {
+  if (!(x < 0x1p31f)) return x == x ? INT32_MAX : 0;
+  return x < -0x1p31f ? INT32_MIN : static_cast<int32_t>(x);
+}
 
 // The first source becomes the high half.
 template <class T, T (*f)(float)>
@@ -73,6 +79,7 @@ void add_conversions(Table& table) {
   table["cvt.f32.f16"] = Lanes<widen<half>>::operation();
   table["cvt.f32.bf16"] = Lanes<widen<bfloat>>::operation();
   table["cvt.f64.f32"] = Lanes<widen_float>::operation();
+  table["cvt.rzi.s32.f32"] = Lanes<truncate>::operation();
   table["cvt.rn.f32.f64"] = Lanes<narrow>::operation();
   table["cvt.rn.f16.f32"] = Lanes<to_half>::operation();
   table["cvt.rn.bf16.f32"] = Lanes<to_bfloat>::operation();

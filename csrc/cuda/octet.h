@@ -1,5 +1,5 @@
-// The SOI map's share of a thread: eight elements in row-major order, for which a mask has one
-// byte. Octets that are whole and lie in vectors are worked on as such, others element by element.
+// A thread's share of elements with a mask: eight in row-major order, for which it has one byte.
+// Octets that are whole and lie in vectors are worked on as such, others element by element.
 #pragma once
 
 #include <limits>
@@ -70,6 +70,10 @@ struct Octets {
 inline bool has_vectors(const Matrix& m, int64_t size) {
   const auto bits = reinterpret_cast<uintptr_t>(m.data) | static_cast<uintptr_t>(m.row_stride);
   return m.column_stride == size && bits % kVectorBytes == 0;
+}
+
+inline bool has_vectors(const void* columns) {
+  return reinterpret_cast<uintptr_t>(columns) % kVectorBytes == 0;
 }
 
 // `vectors` if both the matrices and whatever else is read have them.

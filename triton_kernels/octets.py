@@ -1,4 +1,4 @@
-"""Octets of the SOI map: their random words, their elements and the bytes of the mask.
+"""Octets, eight elements that share a byte of a mask: their random words, their numbers, the byte.
 
 A thread works on words with two elements of 16 bits, as in csrc/cuda/vector.h, where the compiler
 would take them apart and work on each."""

@@ -1,0 +1,34 @@
+"""Checks dropout: what it keeps is the operator's result without it, over 1 - p, and it keeps as
+many elements as it should. A right one is refused as seldom as a right SOI map."""
+
+import torch
+
+from bench.check_exact import Expected, assert_close
+from bench.check_random import CHANCE, COMPARISONS, bound
+from bench.sides import Side
+from bench.workloads import Inputs, Workload
+
+CLEAR = 1e-2  # elements beyond it are not rounded to 0
+
+
+def check_dropout(
+    exact: Expected, workload: Workload, inputs: Inputs, label: str, side: Side
+) -> None:
+    """`exact` are the results if all is kept."""
+    result = side.call(label, inputs)()
+    results = result if isinstance(result, tuple) else (result,)
+    wanted = (exact.y,) if label == "forward" else exact.gradients
+    for tensor, right in zip(results, wanted, strict=True):
+        if tensor.dim() == 1:  # the gradient of a bias
+            sums = results[0].double().sum(0)
+            assert_close(tensor, sums, inputs.dy.numel() / tensor.numel())
+        else:
+            assert_close(tensor.detach(), torch.where(tensor != 0, right, 0))
+    columns = inputs.dy.size(-1)
+    first, right = (t.narrow(-1, 0, columns) for t in (results[0], wanted[0]))
+    clear = right.abs() > CLEAR
+    count, draws = ((first != 0) & clear).sum().double(), clear.sum().double()
+    p = workload.operator.numbers["p"]
+    excess = (count - draws * (1 - p)).abs()
+    if excess > bound(draws * p * (1 - p), CHANCE / COMPARISONS):
+        raise AssertionError(f"dropout keeps {excess:.0f} elements too many or too few")

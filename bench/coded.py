@@ -1,0 +1,73 @@
+"""``python -m bench.coded``: a gate that keeps its derivative in 8 or 4 bits on a CPU, beside the
+same gate that keeps x, forward and backward.
+
+Prints a table in Markdown: nanoseconds of an element, and how many times as long as with x.
+"""
+
+from functools import partial
+from itertools import product
+
+import click
+import torch
+from torch import Tensor
+
+from bench import timing
+from bench.memory import fix_the_source_of_memory
+from bench.operators import Call
+from bench.sizes import Size, SizeType
+from bench.tables import power_of_2, table, two_digits
+from bench.workloads import DTYPES, Workload
+
+ops = torch.ops.gelu_kernels
+SAVED = {"x": None, "8 bits": 8, "4 bits": 4, "8 bits, dithered": 8}
+
+
+def calls(gate: str, x: Tensor, bias: Tensor, dy: Tensor) -> dict[str, dict[str, Call]]:
+    """By pass and what is kept."""
+    seed = torch.tensor(1)
+    found: dict[str, dict[str, Call]] = {"forward": {}, "backward": {}}
+    for name, bits in SAVED.items():
+        if bits is None:
+            found["forward"][name] = partial(ops.gate_forward, x, bias, gate)
+            found["backward"][name] = partial(ops.gate_backward_bias, dy, x, bias, gate)
+            continue
+        dithered = (seed, gate, bits, 0.0, True) if "dithered" in name else (None, gate, bits)
+        found["forward"][name] = forward = partial(ops.coded_forward, x, bias, *dithered)
+        _, code = forward()
+        found["backward"][name] = partial(ops.coded_backward_bias, dy, code, bits)
+    return found
+
+
+def measure(gate: str, dtype: str, elements: int) -> list[tuple[str, ...]]:
+    shape = Workload("bias_gelu", gate, dtype, elements).shape
+    x, dy = (torch.randn(shape).to(DTYPES[dtype]) for _ in range(2))
+    rows = []
+    for label, sides in calls(gate, x, x[0].clone(), dy).items():
+        found = timing.quartiles({name: [call] for name, call in sides.items()}, timing.cpu_clock)
+        medians = {name: quartiles[1] for name, quartiles in found.items()}
+        cells = [f"{1e3 * medians['x'] / elements:.2f}"]
+        for name in list(SAVED)[1:]:
+            ratio = two_digits(medians[name] / medians["x"])
+            cells.append(f"{1e3 * medians[name] / elements:.2f} ({ratio})")
+        rows.append((f"`{gate}`", f"{dtype} {label}", power_of_2(elements), *cells))
+    return rows
+
+
+@click.command(help=__doc__)
+@click.option("--gate", "gates", multiple=True, default=("normal", "normal_tanh"))
+@click.option("--dtype", "dtypes", multiple=True, default=("float32", "bfloat16"))
+@click.option("--size", "sizes", multiple=True, type=SizeType(), default=("2^18", "2^22"))
+@click.option("--threads", type=int, default=1)
+def main(
+    gates: tuple[str, ...], dtypes: tuple[str, ...], sizes: tuple[Size, ...], threads: int
+) -> None:
+    torch.set_num_threads(threads)
+    fix_the_source_of_memory()
+    rows = []
+    for gate, dtype, size in product(gates, dtypes, sizes):
+        rows += measure(gate, dtype, size.elements(dtype))
+    print(table(("gate", "pass, with a bias", "elements", *SAVED), rows))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench.coded")

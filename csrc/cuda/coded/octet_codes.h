@@ -1,0 +1,57 @@
+// The codes of an octet, a byte for each in a word of 64 bits, and in memory.
+#pragma once
+
+#include "csrc/cuda/octet.h"
+#include "csrc/gates/codebook.h"
+
+namespace gelu_kernels::cuda {
+
+__device__ __forceinline__ uint32_t code_of(uint64_t codes, int element) {
+  return static_cast<uint32_t>(codes >> (8 * element)) & 0xff;
+}
+
+// Two codes of 4 bits in a byte.
+__device__ __forceinline__ uint32_t pack_pairs(uint64_t codes) {
+  const uint64_t pairs = codes | codes >> 4;
+  return __byte_perm(static_cast<uint32_t>(pairs), static_cast<uint32_t>(pairs >> 32), 0x6420);
+}
+__device__ __forceinline__ uint64_t unpack_pairs(uint32_t packed) {
+  const uint32_t even = packed & 0x0f0f0f0f, odd = packed >> 4 & 0x0f0f0f0f;
+  uint64_t codes;  // of two words without an instruction
+  asm("mov.b64 %0, {%1, %2};"
+      : "=l"(codes)
+      : "r"(__byte_perm(even, odd, 0x5140)), "r"(__byte_perm(even, odd, 0x7362)));
+  return codes;
+}
+
+// Of whole octets; codes in memory begin at a multiple of 8 bytes.
+__device__ __forceinline__ void store_codes(uint8_t* code, int64_t octet, uint64_t codes,
+                                            int bits) {
+  if (bits == 8) {
+    *reinterpret_cast<uint64_t*>(code + octet * 8) = codes;
+  } else {
+    *reinterpret_cast<uint32_t*>(code + octet * 4) = pack_pairs(codes);
+  }
+}
+// Of so many consecutive elements, from a multiple of that on.
+template <int size>
+__device__ __forceinline__ uint64_t load_codes(const uint8_t* code, int64_t first, int bits) {
+  using Bytes =
+      std::conditional_t<size == 8, uint64_t, std::conditional_t<size == 4, uint32_t, uint16_t>>;
+  using Pairs =
+      std::conditional_t<size == 8, uint32_t, std::conditional_t<size == 4, uint16_t, uint8_t>>;
+  if (bits == 8) return *reinterpret_cast<const Bytes*>(code + first);
+  return unpack_pairs(*reinterpret_cast<const Pairs*>(code + first / 2));
+}
+
+// Of one element.
+__device__ __forceinline__ uint32_t load_code(const uint8_t* code, int64_t element, int bits) {
+  if (bits == 8) return code[element];
+  return code[element / 2] >> (element % 2 * 4) & 15;
+}
+
+inline bool has_whole_words(const uint8_t* code) {
+  return reinterpret_cast<uintptr_t>(code) % 8 == 0;
+}
+
+}  // namespace gelu_kernels::cuda

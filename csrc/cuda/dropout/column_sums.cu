@@ -1,0 +1,58 @@
+// The column sums of a gate's gradient with dropout.
+#include "csrc/cuda/column_sums.cuh"
+#include "csrc/gates/pointwise.h"
+
+namespace gelu_kernels::cuda {
+
+template <class Gate>
+struct WithDropout {};
+
+// dx = m dy k g'(x + bias)
+template <class Gate, class Precision, class Part>
+struct Gradient<WithDropout<Gate>, Precision, Part> {
+  static constexpr int sums = 1;
+  using Real = typename Precision::Real;
+  using X = RowsOfX<Precision, Part>;
+  using Mask = RowsOfMask<Part>;
+
+  struct Row {
+    typename X::Row x;
+    typename Mask::Row mask;
+
+    __device__ __forceinline__ void unpack() { x.unpack(); }
+  };
+
+  X x;
+  Mask mask;
+  Real bias[Part::size], factor;
+
+  __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
+      : x(tile_at(m.x, row, column), left),
+        mask(m, row, column, left),
+        factor(static_cast<Real>(m.factor)) {
+    constexpr int size = sizeof(StorageOf<Precision>);
+    Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
+  }
+  __device__ __forceinline__ Row load(int i) const { return {x.load(i), mask.load(i)}; }
+  // From the element j on.
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+                                                             int j) const {
+    const auto dx = AddBias<Backward<Gate, Precision>>::apply(
+        dy * Packed<Real>(factor), pack(row.x.numbers + j), pack(bias + j));
+    const Packed<Real> kept = row.mask.select(dx, j);
+    return {kept, {kept}};
+  }
+  __device__ __forceinline__ void advance(int rows) {
+    x.advance(rows);
+    mask.advance(rows);
+  }
+};
+
+template <class Gate, class Precision>
+using DropoutColumnSumsOf = BackwardColumnSumsOf<WithDropout<Gate>, Precision>;
+
+BackwardColumnSums dropout_column_sums(Gate gate, Dtype dtype) {
+  return find<DropoutColumnSumsOf>(gate, dtype);
+}
+
+}  // namespace gelu_kernels::cuda

@@ -1,0 +1,17 @@
+// How dropout's octets are laid over a GPU.
+#pragma once
+
+#include "csrc/cuda/tuning.h"
+#include "csrc/gates/storage.h"
+
+namespace gelu_kernels::cuda {
+
+template <class Precision, int inputs>
+struct DropoutPlan {
+  static constexpr int size = sizeof(StorageOf<Precision>);
+  static constexpr int octets = dropout_octets(inputs, size);  // of a thread
+  static constexpr int blocks = parameter_octet_blocks_per_processor(size);
+  static constexpr int64_t elements = int64_t{kThreads} * octets * 8;  // of a block
+};
+
+}  // namespace gelu_kernels::cuda

@@ -1,0 +1,74 @@
+// Codes of 8 or 4 bits for the derivative of a gate.
+#pragma once
+
+#include "csrc/gates/coefficients/codebook.h"
+
+namespace gelu_kernels {
+
+// A code stands for (code - zero)/levels, but the code `nan` for NaN.
+struct Codebook {
+  Codebook() = default;
+  explicit Codebook(int64_t bits)
+      : Codebook(bits == 8 ? Codebook(8, codebook_8bit()) : Codebook(4, codebook_4bit())) {}
+
+  int bits = 0;
+  float levels = 0, step = 0, zero = 0, nan = 0;
+
+ private:
+  template <class Fitted>
+  Codebook(int bits, Fitted)
+      : bits(bits),
+        levels(Fitted::levels),
+        step(1 / Fitted::levels),
+        zero(Fitted::zero),
+        nan(Fitted::nan) {}
+};
+
+// The length of the codes of so many elements: those of 4 bits come in pairs, the first in the low
+// half of a byte.
+template <class Integer>
+Integer code_bytes(const Integer& elements, int bits) {
+  return bits == 8 ? elements : (elements + 1) / 2;
+}
+
+// What is added before a code is cut off to an integer: 1/2 for the nearest code, else the low half
+// of a random word, a number from 0 to less than 1. More bits would be rounded beside the largest
+// codes, and 0 and 1 would not be exact. Whether an element is dropped is decided by the high half,
+// but for one value in 65,536 of it.
+struct Rounding {
+  explicit Rounding(bool dither) : mask(dither ? 0xffff : 0), least(dither ? 0.0f : 0.5f) {}
+  GELU_KERNELS_HD float of(uint32_t word) const {
+    return fma(static_cast<float>(static_cast<int32_t>(word & mask)), 0x1p-16f, least);
+  }
+  uint32_t mask;
+  float least;
+};
+
+// No code is cut off at the ends: the codebook reaches a step beyond any derivative.
+GELU_KERNELS_HD int32_t encode(float derivative, float rounding, const Codebook& c) {
+  const float code = fma(derivative, c.levels, c.zero + rounding);
+  return static_cast<int32_t>(code == code ? code : c.nan);
+}
+
+GELU_KERNELS_HD float step_in(const Codebook& c, float) { return c.step; }
+GELU_KERNELS_HD double step_in(const Codebook& c, double) { return 1 / double{c.levels}; }
+
+template <class Real>
+GELU_KERNELS_HD Real decode(int32_t code, const Codebook& c) {
+  const float number = static_cast<float>(code);
+  const Real derivative = Real(number - c.zero) * step_in(c, Real());
+  return number == c.nan ? Real(__builtin_nanf("")) : derivative;
+}
+
+// What dy is multiplied by: a coded derivative times the factor of dropout.
+struct Decoder {
+  Codebook codebook;
+  double dropout_factor;
+
+  template <class Real>
+  GELU_KERNELS_HD Real factor(int32_t code) const {
+    return decode<Real>(code, codebook) * static_cast<Real>(dropout_factor);
+  }
+};
+
+}  // namespace gelu_kernels

@@ -1,0 +1,35 @@
+// The operands of the kernels of a gate whose derivative is coded: forward writes the codes, and
+// backward reads nothing else beside dy.
+#pragma once
+
+#include "csrc/gates/codebook.h"
+#include "csrc/gates/column_sums.h"
+#include "csrc/random/philox.h"
+
+namespace gelu_kernels {
+
+// y = g(x + bias) and the codes of g'(x + bias). With dropout, y is 0 where the random word is
+// under the threshold, and the code is that of 0; elsewhere y is times the factor.
+struct CodedForwardOperands {
+  Matrix y, x;
+  const char* bias;     // consecutive; null if there is none
+  uint8_t* code;        // an unused half of the last byte becomes 0
+  const int64_t* seed;  // null if nothing is random
+  Codebook codebook;
+  Rounding rounding;
+  bool drops;
+  uint32_t threshold;
+  double factor;
+  GlobalIndex index;
+  int64_t rows, columns;
+};
+
+// dx = dy times the coded derivative.
+struct CodedBackwardOperands {
+  Matrix dx, dy;
+  const uint8_t* code;
+  Decoder decoder;
+  int64_t rows, columns;
+};
+
+}  // namespace gelu_kernels

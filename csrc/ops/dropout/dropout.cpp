@@ -1,0 +1,98 @@
+// The public operators of dropout in terms of the core operators, and the checks of these.
+#include "csrc/ops/dropout/dropout.h"
+
+#include "csrc/ops/jagged.h"
+
+namespace gelu_kernels {
+
+Gate check_gate_dropout_backward(const char* op, const Tensor& dy, const Tensor& x,
+                                 const OptionalTensor& bias, const Tensor& mask,
+                                 std::string_view gate, double p) {
+  const Gate id = check_gate(op, x, bias, gate, {{"dy", dy}});
+  check_mask(op, mask, {"dy", dy});
+  check_p(op, p);
+  return id;
+}
+
+Gate check_glu_dropout_backward(const char* op, const Tensor& dy, const Tensor& x, const Tensor& up,
+                                const Tensor& mask, std::string_view gate, double p) {
+  const Gate id = check_glu(op, x, up, {std::nullopt, gate, std::nullopt, 0}, dy);
+  check_mask(op, mask, {"dy", dy});
+  check_p(op, p);
+  return id;
+}
+
+Gate check_glu_dropout_halves_backward(const char* op, const Tensor& dy, const Tensor& x,
+                                       const Tensor& mask, std::string_view gate, double p) {
+  const Gate id = check_glu_halves(op, x, {std::nullopt, gate, std::nullopt, 0}, dy);
+  check_mask(op, mask, {"dy", dy});
+  check_p(op, p);
+  return id;
+}
+
+namespace {
+
+// As if each element of a jagged tensor's values stood in a tensor of them.
+Tensor apply_dropout(const char* op, const Tensor& x, OptionalTensor bias, double p,
+                     std::string_view gate, const std::optional<at::Generator>& generator) {
+  check_input(op, x);
+  if (x.layout() == at::kJagged) {
+    return map_values(op, x, [&](const Tensor& values) {
+      return apply_dropout(op, values, bias, p, gate, generator);
+    });
+  }
+  bias = bias_for(op, std::move(bias), x);
+  gate_named(op, gate);  // before a seed is drawn
+  return std::get<0>(gate_dropout_forward(x, bias, draw_seed(op, x, generator), gate, p,
+                                          /*offset=*/0, /*row_length=*/0, /*row_stride=*/0));
+}
+
+}  // namespace
+
+Tensor FusedBiasGeluDropout::compose(const Tensor& x, const Tensor& bias, double p, bool training,
+                                     std::string_view approximate,
+                                     const std::optional<at::Generator>& generator) {
+  check_p(name(), p);
+  if (!training || p == 0)
+    return FusedBiasGelu::compose(x, bias, approximate, /*save=*/std::nullopt,
+                                  /*seed=*/std::nullopt);
+  return apply_dropout(name(), x, bias, p, gate_for(name(), approximate), generator);
+}
+
+Tensor FusedGateDropout::compose(const Tensor& x, const OptionalTensor& bias, double p,
+                                 std::string_view gate, bool training,
+                                 const std::optional<at::Generator>& generator) {
+  check_p(name(), p);
+  if (!training || p == 0)
+    return FusedGate::compose(x, bias, gate, /*save=*/std::nullopt, /*seed=*/std::nullopt);
+  return apply_dropout(name(), x, bias, p, gate, generator);
+}
+
+Tensor FusedGluDropout::compose(const Tensor& x, const OptionalTensor& up, double p,
+                                std::string_view gate, bool training,
+                                const std::optional<at::Generator>& generator) {
+  check_p(name(), p);
+  if (!training || p == 0) {
+    return FusedGlu::compose(x, up, gate, /*limit=*/std::nullopt, /*up_offset=*/0,
+                             /*weight=*/std::nullopt);
+  }
+  check_input(name(), x);
+  if (x.layout() == at::kJagged) {
+    return map_values(name(), x, [&](const Tensor& values) {
+      const auto own_up = up ? OptionalTensor(jagged_values(name(), {"up", *up})) : up;
+      return compose(values, own_up, p, gate, training, generator);
+    });
+  }
+  const OptionalTensor up_like_x = up ? cast_under_autocast(*up, x) : up;
+  const GluOptions options{std::nullopt, gate, std::nullopt, 0};
+  // Before a seed is drawn.
+  if (up) check_glu(name(), x, *up_like_x, options);
+  if (!up) check_glu_halves(name(), x, options);
+  const Tensor seed = draw_seed(name(), x, generator);
+  return std::get<0>(up ? glu_dropout_forward(x, *up_like_x, seed, gate, p, /*offset=*/0,
+                                              /*row_length=*/0, /*row_stride=*/0)
+                        : glu_dropout_halves_forward(x, seed, gate, p, /*offset=*/0,
+                                                     /*row_length=*/0, /*row_stride=*/0));
+}
+
+}  // namespace gelu_kernels

@@ -1,0 +1,69 @@
+#include "csrc/ops/random.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randint.h>
+
+#include <cmath>
+#include <limits>
+
+namespace gelu_kernels {
+
+void check_draw(const char* op, const at::Tensor& x, const at::Tensor& seed,
+                const GlobalIndex& index) {
+  TORCH_CHECK_VALUE(seed.dim() == 0, "gelu_kernels::", op, ": seed must be 0-d, got ", seed.dim(),
+                    " dimensions");
+  TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong, "gelu_kernels::", op,
+                   ": seed must be int64, got ", seed.scalar_type());
+  TORCH_CHECK_VALUE(seed.device() == x.device(), "gelu_kernels::", op,
+                    ": seed must be on the device of x, ", x.device(), ", got ", seed.device());
+  const auto check_index = [op](const char* name, int64_t value) {
+    TORCH_CHECK_VALUE(value >= 0, "gelu_kernels::", op, ": ", name, " must not be negative, got ",
+                      value);
+  };
+  check_index("offset", index.offset);
+  check_index("row_length", index.row_length);
+  check_index("row_stride", index.row_stride);
+}
+
+void check_mask(const char* op, const at::Tensor& mask, const Argument& argument) {
+  const auto& [of, t] = argument;
+  TORCH_CHECK_TYPE(mask.scalar_type() == at::kByte, "gelu_kernels::", op,
+                   ": mask must be uint8, got ", mask.scalar_type());
+  TORCH_CHECK_VALUE(mask.dim() == 1 && mask.sym_size(0) == mask_bytes(t), "gelu_kernels::", op,
+                    ": mask must be a vector of a bit for each element of ", of, ", ",
+                    mask_bytes(t), " bytes, got shape ", mask.sym_sizes());
+  TORCH_CHECK_VALUE(mask.device() == t.device(), "gelu_kernels::", op,
+                    ": mask must be on the device of ", of, ", ", t.device(), ", got ",
+                    mask.device());
+}
+
+void check_p(const char* op, double p) {
+  TORCH_CHECK_VALUE(p >= 0 && p <= 1, "gelu_kernels::", op, ": p must be from 0 to 1, got ", p);
+}
+
+double factor_of(double p) { return p < 1 ? 1 / (1 - p) : 0; }
+
+std::optional<Dropout> dropout_of(double p) {
+  const double threshold = std::nearbyint(p * 0x1p32);
+  if (threshold == 0x1p32) return std::nullopt;
+  return Dropout{static_cast<uint32_t>(threshold), factor_of(p)};
+}
+
+at::Tensor draw_seed(const char* op, const at::Tensor& x,
+                     const std::optional<at::Generator>& generator) {
+  TORCH_CHECK_VALUE(!generator || generator->device() == x.device(), "gelu_kernels::", op,
+                    ": generator must be on the device of x, ", x.device(), ", got ",
+                    generator->device());
+  constexpr int64_t end = std::numeric_limits<int64_t>::max();
+  const auto options = at::TensorOptions(x.device()).dtype(at::kLong);
+  // Both draw the same number. torch.compile gives randint() a generator of its own; vmap cannot
+  // make a number for each example of random_().
+  constexpr c10::DispatchKeySet functorch(
+      {c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchVmapMode});
+  if (c10::impl::tls_local_dispatch_key_set().included_.has_any(functorch)) {
+    return at::randint(end, {}, generator, options);
+  }
+  return at::empty({}, options).random_(end, generator);
+}
+
+}  // namespace gelu_kernels

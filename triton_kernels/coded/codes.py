@@ -1,0 +1,49 @@
+"""csrc/gates/codebook.h in Triton: codes of 8 or 4 bits for the derivative of a gate."""
+
+import triton
+import triton.language as tl
+
+from gelu_kernels.formulas.coefficients.codebook import codebook
+from gelu_kernels.triton_kernels.arithmetic import constant, fma
+
+CODEBOOKS = {8: codebook["8bit"], 4: codebook["4bit"]}
+
+
+def numbers_of(bits: int) -> tuple[int, int, int, int]:
+    """What is compiled in."""
+    book = CODEBOOKS[bits]
+    return bits, int(book.levels), int(book.zero), int(book.nan)
+
+
+@triton.jit
+def encode(derivative, rounding, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: tl.constexpr):
+    derivative = derivative.to(tl.float32)
+    code = fma(derivative, LEVELS, ZERO + rounding)
+    return tl.where(code == code, code, NAN * 1.0).to(tl.int32)
+
+
+@triton.jit
+def decode(
+    code,
+    factor,
+    dtype: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    """What dy is multiplied by."""
+    number = (code - ZERO).to(dtype)
+    step = constant(1.0 / LEVELS, number)
+    derivative = number * step * factor
+    return tl.where(code == NAN, float("nan"), derivative)
+
+
+@triton.jit
+def load_codes(code, first, place, inside, BITS: tl.constexpr):
+    """Of the elements number first + place, in 32 bits."""
+    element = first + place
+    if BITS == 8:
+        return tl.load(code + element, inside).to(tl.int32)
+    else:
+        pair = tl.load(code + (element >> 1), inside).to(tl.int32)
+        return (pair >> ((element & 1) * 4).to(tl.int32)) & 15

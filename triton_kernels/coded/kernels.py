@@ -1,0 +1,328 @@
+"""A gate and the codes of its derivative, and the product of dy with these. A tile consists of
+octets, as in ``soi.kernels``."""
+
+import triton
+import triton.language as tl
+
+from gelu_kernels.triton_kernels.coded.codes import decode, encode, load_codes
+from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
+from gelu_kernels.triton_kernels.octets import number, random_words
+from gelu_kernels.triton_kernels.philox import words_of_elements
+from gelu_kernels.triton_kernels.storage import round_value, widened
+from gelu_kernels.triton_kernels.tile import origin, tile
+
+
+@triton.jit
+def words_at(seed, first, begin, place, index, dtype: tl.constexpr, GROUPED: tl.constexpr):
+    """The random words of octets, as ``soi.kernels.map_octets`` has them."""
+    key = tl.load(seed)
+    offset, row_length, row_stride = index
+    if GROUPED:
+        return random_words(key, ((offset + first) >> 2) + (begin >> 2), dtype)
+    elif row_length is None:
+        return words_of_elements(key, offset + first + place)
+    else:
+        element = first + place
+        at = offset + element // row_length * row_stride + element % row_length
+        return words_of_elements(key, at)
+
+
+@triton.jit
+def store_codes(code, begin, codes, left, BITS: tl.constexpr):
+    """Of octets, of which so many elements are left; None says all."""
+    lane = tl.arange(0, 8)[None, :]
+    if BITS == 8:
+        inside = None
+        if left is not None:
+            inside = lane < left[:, None]
+        tl.store(code + begin[:, None] + lane, codes.to(tl.uint8), inside)
+    else:
+        inside = None
+        if left is not None:
+            codes = tl.where(lane < left[:, None], codes, 0)
+            inside = tl.arange(0, 4)[None, :] * 2 < left[:, None]
+        low, high = tl.split(tl.reshape(codes, (codes.shape[0], 4, 2)))
+        there = code + (begin >> 1)[:, None] + tl.arange(0, 4)[None, :]
+        tl.store(there, (low | high << 4).to(tl.uint8), inside)
+
+
+@triton.jit
+def map_octets(
+    y,
+    code,
+    x,
+    bias,
+    seed,
+    dropout,
+    octet,
+    first,
+    rows,
+    columns,
+    row_step,
+    repeat,
+    index,
+    VALUE: tl.constexpr,
+    DERIVATIVE: tl.constexpr,
+    C: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    GROUPED: tl.constexpr,
+    DITHER: tl.constexpr,
+    DROPS: tl.constexpr,
+    BITS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    """Octets of a tile, with pointers and counts as in ``soi.kernels.map_octets``."""
+    lane = tl.arange(0, 8)[None, :]
+    row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
+    begin = row * row_step + column
+    place = begin[:, None] + lane
+    left = None
+    inside = None
+    if rows is not None:
+        left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
+        inside = lane < left[:, None]
+    stored = tl.load(x + place, inside)
+    total = number(stored, C)
+    if bias is not None:
+        in_row = column[:, None] + lane
+        if repeat is not None:
+            in_row = (first + place) % repeat
+        total += number(tl.load(bias + in_row, inside), C)
+    value = VALUE(total, C)
+    derivative = DERIVATIVE(total, C)
+    rounding = 0.5
+    if seed is not None:
+        words = words_at(seed, first, begin, place, index, stored.dtype, GROUPED)
+        if DITHER:
+            rounding = (words & 0xFFFF).to(tl.int32).to(tl.float32) * (2.0**-16)
+    codes = encode(derivative, rounding, LEVELS, ZERO, NAN)
+    if DROPS:
+        threshold, factor = dropout
+        kept = words.to(tl.int64) >= threshold
+        result = tl.where(kept, (value * factor).to(stored.dtype), 0.0)
+        codes = tl.where(kept, codes, ZERO)
+    elif bias is not None:
+        result = value.to(stored.dtype)
+    else:
+        result = round_value(value, stored, C)
+    tl.store(y + place, result, inside)
+    store_codes(code, begin, codes, left, BITS)
+
+
+@triton.jit
+def coded_forward(
+    y,
+    code,
+    x,
+    bias,
+    seed,
+    rows,
+    columns,
+    row_step,
+    repeat,
+    offset,
+    row_length,
+    row_stride,
+    threshold,
+    factor,
+    VALUE: tl.constexpr,
+    DERIVATIVE: tl.constexpr,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+    OCTETS: tl.constexpr,
+    REPEATED: tl.constexpr,
+    GROUPED: tl.constexpr,
+    IN_ROWS: tl.constexpr,
+    DITHER: tl.constexpr,
+    DROPS: tl.constexpr,
+    BITS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    """y = g(x + bias) and the codes of g'(x + bias), with tiles and places as in
+    ``soi.kernels.soi_forward``."""
+    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
+    first = row * row_step + column
+    y, x = y + first, x + first
+    code = code + (first * BITS >> 3)
+    period = None
+    if REPEATED:
+        period = repeat
+    elif bias is not None:
+        bias = bias + column
+    index = (offset, row_length, row_stride) if IN_ROWS else (offset, None, None)
+    dropout = (threshold, factor)
+    STEP: tl.constexpr = ROWS * COLUMNS // 8 // OCTETS
+    if (row + ROWS <= rows) & (column + COLUMNS <= columns):
+        octet = tl.arange(0, STEP * OCTETS)
+        map_octets(
+            y,
+            code,
+            x,
+            bias,
+            seed,
+            dropout,
+            octet,
+            first,
+            None,
+            None,
+            row_step,
+            period,
+            index,
+            VALUE,
+            DERIVATIVE,
+            C,
+            COLUMNS,
+            GROUPED,
+            DITHER,
+            DROPS,
+            BITS,
+            LEVELS,
+            ZERO,
+            NAN,
+        )
+    else:
+        for i in tl.static_range(OCTETS):  # one by one: their predicates take registers
+            part = i * STEP + tl.arange(0, STEP)
+            map_octets(
+                y,
+                code,
+                x,
+                bias,
+                seed,
+                dropout,
+                part,
+                first,
+                rows - row,
+                columns - column,
+                row_step,
+                period,
+                index,
+                VALUE,
+                DERIVATIVE,
+                C,
+                COLUMNS,
+                GROUPED,
+                DITHER,
+                DROPS,
+                BITS,
+                LEVELS,
+                ZERO,
+                NAN,
+            )
+
+
+@triton.jit
+def multiply(
+    dx,
+    dy,
+    code,
+    factor,
+    first,
+    place,
+    inside,
+    BITS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    codes = load_codes(code, first, place, inside, BITS)
+    stored = tl.load(dy + place, inside)
+    dys = widened(stored)
+    result = dys * decode(codes, factor, dys.dtype, LEVELS, ZERO, NAN)
+    tl.store(dx + place, result.to(stored.dtype), inside)
+
+
+@triton.jit
+def coded_backward(
+    dx,
+    dy,
+    code,
+    elements,
+    factor,
+    ELEMENTS: tl.constexpr,
+    BITS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    """dx = dy times the coded derivative and the factor."""
+    first = tl.program_id(0).to(tl.int64) * ELEMENTS
+    place = tl.arange(0, ELEMENTS)
+    dx, dy = dx + first, dy + first
+    if first + ELEMENTS <= elements:
+        multiply(dx, dy, code, factor, first, place, None, BITS, LEVELS, ZERO, NAN)
+    else:
+        inside = first + place < elements
+        multiply(dx, dy, code, factor, first, place, inside, BITS, LEVELS, ZERO, NAN)
+
+
+@triton.jit
+def multiply_rows(
+    dx,
+    dy,
+    code,
+    factor,
+    row,
+    first,
+    columns,
+    inside,
+    COLUMNS: tl.constexpr,
+    BITS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    """Stores dx; a place outside of the matrix adds a zero."""
+    lane = tl.arange(0, ROW_LANES)[:, None].to(tl.int64)
+    place = (row + lane) * columns + tl.arange(0, COLUMNS)[None, :]
+    codes = load_codes(code, first, place, inside, BITS)
+    dys = widened(dy)
+    result = dys * decode(codes, factor, dys.dtype, LEVELS, ZERO, NAN)
+    tl.store(dx, result.to(dy.dtype), inside)
+    return tl.where(inside, result, 0.0)
+
+
+@triton.jit
+def sum_coded_columns(
+    dx,
+    dy,
+    code,
+    partial,
+    factor,
+    rows,
+    columns,
+    block_rows,
+    dx_row,
+    dy_row,
+    dx_column,
+    dy_column,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+    BITS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):
+    """As ``gate.kernels.sum_columns``, with the codes for the gate."""
+    block, first = origin(1, COLUMNS, COLUMNS_FIRST)
+    column = first + tl.arange(0, COLUMNS)[None, :]
+    in_row = column < columns
+    begin = block * block_rows
+    end = tl.minimum(begin + block_rows, rows)
+    lane = tl.arange(0, ROW_LANES)[:, None]
+    sums = tl.zeros((ROW_LANES, COLUMNS), partial.dtype.element_ty)
+    for row in range(begin, end, ROW_LANES):
+        inside = (row + lane < end) & in_row
+        dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), inside)
+        to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
+        sums += multiply_rows(
+            to, dys, code, factor, row, first, columns, inside, COLUMNS, BITS, LEVELS, ZERO, NAN
+        )
+    total = add_in_order(tl.zeros((COLUMNS,), sums.dtype), tl.trans(sums))[None, :]
+    tl.store(partial + block * columns + column, total, in_row)

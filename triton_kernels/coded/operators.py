@@ -1,0 +1,173 @@
+"""The core operators of a coded derivative, which write their first arguments, the results."""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gelu_kernels.triton_kernels import bias_gradient, tuning
+from gelu_kernels.triton_kernels.coded.codes import numbers_of
+from gelu_kernels.triton_kernels.launch import Specialization, launch
+from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
+from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, map_tiles, soi_tiles
+
+contiguous = torch.contiguous_format
+
+
+def dropout_factor(p: float) -> float:
+    return 1 / (1 - p) if p < 1 else 0.0
+
+
+def real(dtype: torch.dtype) -> str:
+    """The type that a gate is evaluated in."""
+    return TYPES[bias_gradient.sum_type(dtype)]
+
+
+class ForwardKey(NamedTuple):
+    gate: str
+    dtype: torch.dtype
+    is_biased: bool
+    is_random: bool
+    aligned: bool
+    rows: int
+    columns: int
+    columns_first: bool
+    octets: int  # of a thread
+    repeated: bool
+    grouped: bool
+    in_rows: bool
+    dither: bool
+    drops: bool
+    bits: int
+
+
+def specialize_forward(key: ForwardKey) -> Specialization:
+    operand = pointer(key.dtype, key.aligned)
+    arguments = (
+        operand,
+        "*u8",
+        operand,
+        operand if key.is_biased else None,
+        "*i64" if key.is_random else None,
+        *["i64"] * 2,
+        "i64:8",
+        *["i64"] * 5,
+        real(key.dtype),
+    )
+    compiled_in = (*key[5:-1], *numbers_of(key.bits))
+    functions = "value", "derivative"
+    precision = TYPES[key.dtype]
+    return Specialization(
+        "coded.kernels.coded_forward", arguments, compiled_in, key.gate, functions, precision
+    )
+
+
+def coded_forward(
+    y: Tensor,
+    code: Tensor,
+    x: Tensor,
+    bias: Tensor | None,
+    seed: Tensor | None,
+    gate: str,
+    bits: int,
+    p: float = 0.0,
+    dither: bool = False,
+    offset: int = 0,
+    row_length: int = 0,
+    row_stride: int = 0,
+) -> None:
+    elements = x.numel()
+    if elements == 0:
+        return
+    if round(p * 2**32) == 2**32:
+        zero = numbers_of(bits)[2]
+        y.zero_()
+        code.fill_(zero if bits == 8 else zero << 4 | zero)
+        return
+    dense_x = x.contiguous()
+    dense_y = y if y.is_contiguous() else torch.empty_like(x, memory_format=contiguous)
+    bias = None if bias is None else bias.contiguous()
+    columns = elements if bias is None else bias.numel()
+    repeated = columns % 8 != 0 and columns != elements
+    row_columns = elements if repeated else columns
+    rows = elements // row_columns
+    tiles = soi_tiles(rows, row_columns, x.itemsize, 1 + (bias is not None))
+    key = ForwardKey(
+        gate,
+        x.dtype,
+        bias is not None,
+        seed is not None,
+        are_aligned((dense_y, dense_x, bias), ()),
+        *tiles[:3],
+        tiles.rows * tiles.columns // (8 * tuning.THREADS),
+        repeated,
+        row_length == 0 and offset % 4 == 0,
+        row_length != 0,
+        dither,
+        p > 0,
+        bits,
+    )
+    row_step = row_columns if rows > 1 else 0
+    tensors = (dense_y, code, dense_x, bias, seed)
+    integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
+    dropout = (round(p * 2**32), dropout_factor(p))
+    launch("coded_forward", key, specialize_forward, tiles.grid, tensors, (*integers, *dropout))
+    if dense_y is not y:
+        y.copy_(dense_y)
+
+
+def specialize_backward(key: tuple[torch.dtype, bool, int, int]) -> Specialization:
+    dtype, aligned, elements, bits = key
+    operand = pointer(dtype, aligned)
+    arguments = (operand, operand, "*u8", "i64", real(dtype))
+    return Specialization("coded.kernels.coded_backward", arguments, (elements, *numbers_of(bits)))
+
+
+def coded_backward(dx: Tensor, dy: Tensor, code: Tensor, bits: int, p: float = 0.0) -> None:
+    elements = dy.numel()
+    if elements == 0:
+        return
+    dense_dy, code = dy.contiguous(), code.contiguous()
+    dense_dx = dx if dx.is_contiguous() else torch.empty_like(dy, memory_format=contiguous)
+    tiles = map_tiles(1, elements, dy.itemsize, 1)
+    key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns, bits
+    tensors = (dense_dx, dense_dy, code)
+    numbers = (elements, dropout_factor(p))
+    launch("coded_backward", key, specialize_backward, tiles.grid, tensors, numbers)
+    if dense_dx is not dx:
+        dx.copy_(dense_dx)
+
+
+def specialize_sums(bits: int, key: bias_gradient.Key) -> Specialization:
+    operand = pointer(key.dtype, key.aligned)
+    arguments = (
+        operand,
+        operand,
+        "*u8",
+        pointer(bias_gradient.sum_type(key.dtype), aligned=True),
+        real(key.dtype),
+        *["i64"] * 3,
+        *[integer(key.dtype, key.aligned)] * 2,
+        *(1 if consecutive else "i64" for consecutive in key.consecutive),
+    )
+    compiled_in = key.columns, key.columns_first, *numbers_of(bits)
+    return Specialization("coded.kernels.sum_coded_columns", arguments, compiled_in)
+
+
+SPECIALIZE_SUMS = {bits: partial(specialize_sums, bits) for bits in (8, 4)}
+
+
+def coded_backward_bias(
+    dx: Tensor, dbias: Tensor, dy: Tensor, code: Tensor, bits: int, p: float = 0.0
+) -> None:
+    bias_gradient.sum_columns(
+        "coded_backward_bias",
+        SPECIALIZE_SUMS[bits],
+        None,
+        (dx, dbias),
+        (dy,),
+        (code.contiguous(),),
+        unit=VECTOR_BYTES // dy.itemsize,
+        numbers=(dropout_factor(p),),
+    )
