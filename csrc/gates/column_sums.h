@@ -39,6 +39,19 @@ GELU_KERNELS_HD Matrix tile_at(const Matrix& m, int64_t row, int64_t column) {
   return {m.data + row * m.row_stride + column * m.column_stride, m.column_stride, m.row_stride};
 }
 
+// A number in both types: a GPU is slow to make a float of a double.
+struct Factor {
+  double wide;
+  float narrow;
+
+  GELU_KERNELS_HD Factor(double x) : wide(x), narrow(static_cast<float>(x)) {}
+  template <class Real>
+  GELU_KERNELS_HD Real as() const {
+    if constexpr (std::is_same_v<Real, double>) return wide;
+    return narrow;
+  }
+};
+
 // dx, and partials[k][block][j] = the sum over a block of rows of column j of a term, in float
 // (double for float64). dx = dy·g'(x + bias), or dy where a mask is 1, or both and times the
 // factor, and the one term is the unrounded dx; or csrc/gates/cdf.h has dx and the terms of loc and
@@ -50,7 +63,7 @@ struct ColumnSums {
   const uint8_t* mask;        // a bit for each element in row-major order, eight in a byte
   void* partials[2];
   int64_t rows, columns;
-  double factor = 1;
+  Factor factor = 1;
 };
 
 // sums[j] = the sum over the blocks of partial[block][j], rounded to the dtype of the sums.
