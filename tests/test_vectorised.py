@@ -21,14 +21,17 @@ ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"  # as in setup.py
 LOOPS = ROOT / "csrc" / "cpu" / "loops.cpp"
 SOI_LOOPS = ROOT / "csrc" / "cpu" / "soi_loops.cpp"
+DROPOUT_LOOPS = ROOT / "csrc" / "cpu" / "dropout_loops.cpp"
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which("g++"), reason="needs g++ for x86-64"
 )
 
 VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
-TABLES = {f"gelu_kernels::cpu::{name}" for name in VECTOR_BYTES} | {
-    f"gelu_kernels::cpu::soi_{name}" for name in VECTOR_BYTES
+TABLES = {
+    f"gelu_kernels::cpu::{family}{name}"
+    for family in ("", "soi_", "dropout_")
+    for name in VECTOR_BYTES
 }
 DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 # A hot loop is known by a line of its body.
@@ -36,6 +39,7 @@ MAP_BODIES = "out[i] = apply<Function", "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
 CDF_BODY = "Function::apply(Storage<Precision>::load(x[j]), loc[j]"
 CDF_SUMS_BODY = "loc_sum[j] +="
+EVALUATE_BODY = "derivative[i] = Gate::template derivative"
 
 
 # Bytes in a vector, by function and line of the loop.
@@ -75,7 +79,9 @@ def symbols(path: Path, *choice: str) -> set[str]:
 def objects(capability: str) -> list[Path]:
     """Of the build."""
     folder = BUILD / "CMakeFiles" / f"loops_{capability}.dir"
-    return [folder / f"{source.relative_to(ROOT)}.o" for source in (LOOPS, SOI_LOOPS)]
+    return [
+        folder / f"{source.relative_to(ROOT)}.o" for source in (LOOPS, SOI_LOOPS, DROPOUT_LOOPS)
+    ]
 
 
 def compile_loops(source: Path, capability: str, folder: Path) -> Widths:
@@ -113,6 +119,11 @@ def soi_widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Wid
     return compile_loops(SOI_LOOPS, capability, tmp_path_factory.mktemp("soi_loops"))
 
 
+@pytest.fixture(scope="module")
+def dropout_widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Widths:
+    return compile_loops(DROPOUT_LOOPS, capability, tmp_path_factory.mktemp("dropout_loops"))
+
+
 def loop_with(body: str, source: Path = LOOPS) -> int:
     """The number of the line where the loop with this body begins."""
     lines = source.read_text().splitlines()
@@ -131,6 +142,7 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
     # The loop itself may have been inlined into a caller, which has the same arguments.
     loops.append((rf"\bBiasRow<{gate}, {dtype}>", [COLUMN_SUMS_BODY]))
     loops.append((rf"\bCdfForward<{gate}, {dtype}>", [CDF_BODY]))
+    loops.append((rf"\bevaluate(_block)?<{gate}, {dtype}, ", [EVALUATE_BODY]))
     if (capability, dtype) not in (("baseline", "fp16"), ("baseline", "bf16")):  # g++ 12 does not
         loops.append((rf"\bCdfRow<{gate}, {dtype}>", [CDF_SUMS_BODY]))
     missing = []
@@ -159,10 +171,28 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
     ],
 )
 def test_hot_loops_of_the_soi_map(soi_widths: Widths, body: str, capability: str) -> None:
+    check_loops(soi_widths, SOI_LOOPS, body, capability)
+
+
+def check_loops(widths: Widths, source: Path, body: str, capability: str) -> None:
     """In every function that has the loop, be it inlined or not."""
-    line = loop_with(body, SOI_LOOPS)
-    found = [bytes_ for (_, at), bytes_ in soi_widths.items() if at == line]
+    line = loop_with(body, source)
+    found = [bytes_ for (_, at), bytes_ in widths.items() if at == line]
     assert found and all(VECTOR_BYTES[capability] in bytes_ for bytes_ in found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "store(value[i] * factor)",
+        "store(product * factor)",
+        "store(gradient)",
+        "store(product * derivative[i])",
+        "store(kept)",
+    ],
+)
+def test_hot_loops_of_dropout(dropout_widths: Widths, body: str, capability: str) -> None:
+    check_loops(dropout_widths, DROPOUT_LOOPS, body, capability)
 
 
 def test_no_symbol_but_the_tables() -> None:

@@ -104,7 +104,7 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;
     if (m.drops) {
-      store_kept<Precision>(padded, y_out, value, words, threshold, static_cast<Real>(m.factor));
+      store_kept<Precision>(padded, y_out, value, words, threshold, m.factor.as<Real>());
     } else if (m.bias) {
       store_sums<Precision>(padded, y_out, value);
     } else {

@@ -98,7 +98,7 @@ void forward(const DropoutForwardOperands& m, Evaluate evaluate, int64_t begin, 
   const PhiloxGroups random(static_cast<uint64_t>(*m.seed));
   const GlobalIndex index = m.index;
   const uint32_t threshold = m.dropout.threshold;
-  const Real factor = static_cast<Real>(m.dropout.factor);
+  const Real factor = m.dropout.factor.as<Real>();
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
@@ -132,7 +132,7 @@ void backward(const DropoutBackwardOperands& m, Evaluate evaluate, int64_t begin
   T dup_buffer[kUp ? kMaskBlock : 1], up_buffer[kUp ? kMaskBlock : 1] = {};
   Real value[kUp ? kMaskBlock : 1], derivative[kMaskBlock];
   uint8_t flags[kMaskBlock] = {};
-  const Real factor = static_cast<Real>(m.factor);
+  const Real factor = m.factor.as<Real>();
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
@@ -164,7 +164,7 @@ void backward_column_sums(const ColumnSums& m, Evaluate evaluate, int64_t row, i
   T buffer[4][kColumnTile] = {};
   uint8_t flags[kColumnTile + 8] = {};
   const int64_t padded = round_up(columns, kFlagVector);
-  const Real factor = static_cast<Real>(m.factor);
+  const Real factor = m.factor.as<Real>();
   memcpy(buffer[3], m.parameters[0] + column * int64_t{sizeof(T)},
          static_cast<size_t>(columns) * sizeof(T));
   const auto in_place = [&](const Matrix& of) {

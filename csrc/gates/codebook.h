@@ -2,6 +2,7 @@
 #pragma once
 
 #include "csrc/gates/coefficients/codebook.h"
+#include "csrc/gates/factor.h"
 
 namespace gelu_kernels {
 
@@ -63,11 +64,11 @@ GELU_KERNELS_HD Real decode(int32_t code, const Codebook& c) {
 // What dy is multiplied by: a coded derivative times the factor of dropout.
 struct Decoder {
   Codebook codebook;
-  double dropout_factor;
+  Factor dropout_factor;
 
   template <class Real>
   GELU_KERNELS_HD Real factor(int32_t code) const {
-    return decode<Real>(code, codebook) * static_cast<Real>(dropout_factor);
+    return decode<Real>(code, codebook) * dropout_factor.as<Real>();
   }
 };
 

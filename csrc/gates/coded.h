@@ -19,7 +19,7 @@ struct CodedForwardOperands {
   Rounding rounding;
   bool drops;
   uint32_t threshold;
-  double factor;
+  Factor factor;
   GlobalIndex index;
   int64_t rows, columns;
 };

@@ -10,6 +10,7 @@
 
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/codebook.h"
+#include "csrc/gates/factor.h"
 
 namespace gelu_kernels {
 
@@ -51,7 +52,7 @@ struct ColumnSums {
   const uint8_t* mask;        // a bit for each element in row-major order, eight in a byte
   void* partials[2];
   int64_t rows, columns;
-  double factor = 1;
+  Factor factor = 1;
   const uint8_t* code = nullptr;  // of the codebook, for each element in row-major order
   Codebook codebook = {};
 };

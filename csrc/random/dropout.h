@@ -11,7 +11,7 @@ namespace gelu_kernels {
 // is the factor of all others.
 struct Dropout {
   uint32_t threshold;
-  double factor;
+  Factor factor;
 };
 
 struct DropoutForwardOperands {
@@ -30,7 +30,7 @@ struct DropoutBackwardOperands {
   Matrix dx, dup, dy, x, up;
   const char* bias;
   const uint8_t* mask;
-  double factor;
+  Factor factor;
   int64_t rows, columns;
 };
 

@@ -23,7 +23,7 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const CodedFor
   const uint64_t group = m.index.offset / 4 + octet * uint64_t{2};
   const T* bias =
       reinterpret_cast<const T*>(octets.at<T>({const_cast<char*>(m.bias), 0, 0}, octet));
-  const Real factor = static_cast<Real>(m.factor);
+  const Real factor = m.factor.as<Real>();
   uint64_t codes = 0;
   RandomWords random = {};
 #pragma unroll
@@ -87,7 +87,7 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
     const Real value = Gate::template value<Precision>(number);
     const Real derivative = Gate::template derivative<Precision>(number);
     T y = m.bias ? S::store(value) : S::store_value(value);
-    if (m.drops) y = kept ? S::store(value * static_cast<Real>(m.factor)) : T(0);
+    if (m.drops) y = kept ? S::store(value * m.factor.as<Real>()) : T(0);
     *reinterpret_cast<T*>(tile_at(m.y, here.row, here.column).data) = y;
     const uint32_t code = encoded(static_cast<float>(derivative), word, kept, m);
     codes |= static_cast<uint64_t>(code) << (8 * i);

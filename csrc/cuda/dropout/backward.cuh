@@ -42,7 +42,7 @@ __device__ __forceinline__ void select_elements(const DropoutBackwardOperands& m
     } else if (m.bias) {
       x += S::load(reinterpret_cast<const T*>(m.bias)[here.column]);
     }
-    const Real dy = S::load(*at(m.dy)) * static_cast<Real>(m.factor);
+    const Real dy = S::load(*at(m.dy)) * m.factor.as<Real>();
     const auto gradients = gradients_of<Function>(dy, x, up);
     const bool kept = mask >> i & 1;
     *at(m.dx) = kept ? S::store(gradients.first) : T(0);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, Plan<Function, Precision>::blocks)
     if constexpr (kUp) up[i] = Octet<Precision>::load(octets.at<T>(m.up, octet));
     mask[i] = m.mask[octet];
   }
-  const Packed<Real> factor(static_cast<Real>(m.factor));
+  const Packed<Real> factor(m.factor.as<Real>());
 #pragma unroll
   for (int i = 0; i < count; ++i) {
     const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;

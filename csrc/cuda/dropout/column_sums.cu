@@ -29,7 +29,7 @@ struct Gradient<WithDropout<Gate>, Precision, Part> {
   __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
       : x(tile_at(m.x, row, column), left),
         mask(m, row, column, left),
-        factor(static_cast<Real>(m.factor)) {
+        factor(m.factor.as<Real>()) {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
   }

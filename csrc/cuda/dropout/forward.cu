@@ -17,7 +17,7 @@ __device__ __forceinline__ void apply(Octet<Precision>& x, const Octet<Precision
   using T = StorageOf<Precision>;
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  const Packed<Real> factor(static_cast<Real>(m.dropout.factor));
+  const Packed<Real> factor(m.dropout.factor.as<Real>());
 #pragma unroll
   for (int i = 0; i < Octet<Precision>::count; ++i) {
     Real numbers[V::size], beside[V::size];
@@ -74,7 +74,7 @@ __device__ __forceinline__ void draw_elements(const DropoutForwardOperands& m, c
     Real y = Forward<Gate, Precision>::apply(x);
     if (m.up.data) y *= S::load(*at(m.up));
     const bool kept = words.next(row_length) >= m.dropout.threshold;
-    *at(m.y) = kept ? S::store(y * static_cast<Real>(m.dropout.factor)) : T(0);
+    *at(m.y) = kept ? S::store(y * m.dropout.factor.as<Real>()) : T(0);
     mask |= kept ? 1 << i : 0;
     here.advance(octets.columns);
   }

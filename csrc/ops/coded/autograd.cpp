@@ -30,8 +30,8 @@ struct CodedBackwardNode final : BackwardNode<CodedBackwardNode, int64_t, double
 };
 
 // Records that `result` came of `input` and bias by this code, in every mode.
-void record(const Tensor& result, const Tensor& code, const Tensor& input,
-            const OptionalTensor& bias, int64_t bits, double p) {
+void record_code(const Tensor& result, const Tensor& code, const Tensor& input,
+                 const OptionalTensor& bias, int64_t bits, double p) {
   decltype(make_node<CodedBackwardNode>()) node;
   if (compute_requires_grad(input, bias)) {
     node = make_node<CodedBackwardNode>();
@@ -55,13 +55,13 @@ std::tuple<Tensor, Tensor> CodedForward::differentiate(const Tensor& x, const Op
                                                        int64_t row_length, int64_t row_stride) {
   auto [y, code] =
       below_autograd(x, bias, seed, gate, bits, p, dither, offset, row_length, row_stride);
-  record(y, code, x, bias, bits, p);
+  record_code(y, code, x, bias, bits, p);
   return {std::move(y), std::move(code)};
 }
 
 Tensor CodedBackward::differentiate(const Tensor& dy, const Tensor& code, int64_t bits, double p) {
   Tensor dx = below_autograd(dy, code, bits, p);
-  record(dx, code, dy, std::nullopt, bits, p);
+  record_code(dx, code, dy, std::nullopt, bits, p);
   return dx;
 }
 

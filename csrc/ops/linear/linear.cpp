@@ -81,7 +81,9 @@ Tensor GateLinear::compose(const Tensor& x, const Tensor& weight, const Optional
   gate_named(name(), gate);
   const Layer layer(name(), x, x.sym_size(-1), weight, bias);
   if (x.layout() == at::kJagged) {
-    return at::linear(FusedGate::compose(x, gate_bias, gate, /*save=*/std::nullopt, /*seed=*/std::nullopt), layer.weight, layer.bias);
+    return at::linear(
+        FusedGate::compose(x, gate_bias, gate, /*save=*/std::nullopt, /*seed=*/std::nullopt),
+        layer.weight, layer.bias);
   }
   const OptionalTensor own_bias = gate_bias ? cast_under_autocast(*gate_bias, x) : gate_bias;
   if (own_bias) check_bias(name(), {"gate_bias", *own_bias}, x);
