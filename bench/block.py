@@ -55,6 +55,8 @@ MODES: dict[str, dict[str, Mlp]] = {
         "torch": after(partial(F.gelu, approximate="tanh")),
         "gelu_kernels": OURS["gelu"],
         "recompute": recomputed(partial(functional.gate_linear, gate="normal_tanh")),
+        "8bit": after(partial(functional.gelu, approximate="tanh", save="8bit")),
+        "4bit": after(partial(functional.gelu, approximate="tanh", save="4bit")),
         "checkpoint": checkpointed(OURS["gelu"]),
     },
     "swiglu": {
@@ -66,6 +68,7 @@ MODES: dict[str, dict[str, Mlp]] = {
         "checkpoint": checkpointed(OURS["swiglu"]),
     },
 }
+CODES = {"8bit": 0.01, "4bit": 0.2}  # four times the error of a derivative
 
 
 class Block(nn.Module):
@@ -106,7 +109,7 @@ def error(actual: list[Tensor], expected: list[Tensor]) -> float:
 
 
 def check(block: Block, inputs: Inputs, modes: dict[str, Mlp], mlp: str, bound: float) -> None:
-    """Against plain PyTorch in float64."""
+    """Against plain PyTorch in float64. A code has an error of its own, which a layer passes on."""
 
     def results(block: Block, function: Mlp, x: Tensor, dy: Tensor) -> list[Tensor]:
         x = x.detach().requires_grad_()
@@ -119,8 +122,9 @@ def check(block: Block, inputs: Inputs, modes: dict[str, Mlp], mlp: str, bound: 
     expected = results(exact, MODES[mlp]["torch"], x, dy)
     for name, function in modes.items():
         found = error(results(block, function, *inputs.operands, inputs.dy), expected)
-        if not found <= bound:
-            raise click.ClickException(f"{name}: an error of {found:.2g}, more than {bound:.2g}")
+        allowed = bound + CODES.get(name, 0)
+        if not found <= allowed:
+            raise click.ClickException(f"{name}: an error of {found:.2g}, more than {allowed:.2g}")
 
 
 def measure(block: Block, inputs: Inputs, modes: dict[str, Mlp], seconds: float) -> list[dict]:

@@ -27,6 +27,9 @@ def test_kept_bytes(mlp: str, hidden: int, of_torch: int, tmp_path: Path) -> Non
     assert kept["torch"] - kept["gelu_kernels"] == of_torch * tensor
     assert kept["gelu_kernels"] - kept["recompute"] == tensor
     assert kept["checkpoint"] < kept["recompute"]
+    if mlp == "gelu":
+        assert kept["gelu_kernels"] - kept["8bit"] == tensor * 3 // 4
+        assert kept["gelu_kernels"] - kept["4bit"] == tensor * 7 // 8
 
 
 def test_a_wrong_mode_is_not_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -373,3 +373,69 @@ def test_jagged_tensors(form: str) -> None:
     torch.manual_seed(0)
     assert same(y.values(), function(values, *of_values))
     assert torch.equal(y.offsets(), x.offsets())
+
+
+# With a code in place of x: test_coded.py has the code itself
+
+
+@pytest.mark.parametrize("save, bits, bound", [("8bit", 8, 0.0025), ("4bit", 4, 0.0500001)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_saved_codes(biased: bool, save: str, bits: int, bound: float, device: str) -> None:
+    """The mask and the values of a call without, from nothing but codes; the derivative of what is
+    kept has the error of a code, and what is dropped has none."""
+    p, x = 0.3, torch.randn(7, 33, device=device, requires_grad=True)
+    bias = [torch.randn(33, device=device, requires_grad=True)] if biased else []
+    saved = []
+    results = []
+    for options in ({}, {"save": save}, {"save": save, "dither": True}):
+        torch.manual_seed(0)
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t: saved.append((t.dtype, t.nbytes)) or t, lambda t: t
+        ):
+            y = functional.gate_dropout(x, *bias, p=p, gate="logistic", **options)
+        results.append([y, *torch.autograd.grad(y.sum(), [x, *bias])])
+    (y, dx, *dbias), *coded = results
+    assert saved[-2:] == 2 * [(torch.uint8, -(-7 * 33 * bits // 8))]
+    for (coded_y, coded_dx, *coded_dbias), steps in zip(coded, (1, 2), strict=True):
+        assert same(coded_y, y)
+        assert (coded_dx[y == 0] == 0).all()
+        assert (coded_dx - dx).abs().max() <= steps * bound / (1 - p) + 1e-6
+        for a, b in zip(coded_dbias, dbias, strict=True):
+            assert (a - b).abs().max() <= 7 * (steps * bound / (1 - p) + 1e-6)
+
+
+def test_saved_codes_without_dropout(device: str) -> None:
+    x = torch.randn(5, 9, device=device, requires_grad=True)
+    expected = torch.autograd.grad(functional.gate(x, save="8bit").sum(), x)
+    for options in ({"training": False}, {"p": 0.0}):
+        y = functional.gate_dropout(x, save="8bit", **options)
+        assert same(y, functional.gate(x))
+        assert all(map(same, torch.autograd.grad(y.sum(), x), expected))
+
+
+def test_no_code_without_a_gradient(device: str) -> None:
+    x = torch.randn(5, 9, device=device)
+    torch.manual_seed(0)
+    expected = functional.gate_dropout(x)
+    torch.manual_seed(0)
+    with torch.profiler.profile() as profile:
+        assert same(functional.gate_dropout(x, save="4bit"), expected)
+    assert "gelu_kernels::coded_forward" not in {event.name for event in profile.events()}
+
+
+@pytest.mark.parametrize(
+    "op, call",
+    [
+        ("fused_bias_gelu_dropout", lambda x, **o: functional.bias_gelu_dropout(x, x[0], **o)),
+        ("fused_gate_dropout", functional.gate_dropout),
+    ],
+)
+def test_bad_save(op: str, call: Callable[..., Tensor]) -> None:
+    x = torch.randn(3, 4)
+    before = torch.get_rng_state()
+    message = f"gelu_kernels::{op}: save must be None, '8bit' or '4bit', got '2bit'"
+    with pytest.raises(ValueError, match=message):
+        call(x, save="2bit")
+    with pytest.raises(ValueError, match=f"::{op}: dither must be False without save, got True"):
+        call(x, dither=True)
+    assert torch.equal(torch.get_rng_state(), before)

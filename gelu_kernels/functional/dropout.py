@@ -15,6 +15,8 @@ def bias_gelu_dropout(
     *,
     training: bool = True,
     approximate: str = "none",
+    save: str | None = None,
+    dither: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""``dropout(gelu(input + bias), p, training)`` in one pass; in backward, both gradients in one
@@ -26,14 +28,15 @@ def bias_gelu_dropout(
         p, training: as for ``torch.nn.functional.dropout``: the probability with which an element
             is dropped, and whether any is.
         approximate: as for :func:`gelu`.
-        generator: as for :func:`gate_dropout`.
+        save, dither, generator: as for :func:`gate_dropout`.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``approximate`` is not as above; ``p`` is not from 0 to 1.
+        ValueError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not as above;
+            ``p`` is not from 0 to 1.
 
     Accuracy and random numbers: as for :func:`gate_dropout`. The gradient of ``bias`` is summed as
     in :func:`bias_gelu`.
@@ -51,9 +54,18 @@ def bias_gelu_dropout(
     """
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_gelu_dropout(
-            input, bias, p, training=training, approximate=approximate, generator=generator
+            input,
+            bias,
+            p,
+            training=training,
+            approximate=approximate,
+            save=save,
+            dither=dither,
+            generator=generator,
         )
-    return _C.fused_bias_gelu_dropout(input, bias, p, training, approximate, generator)
+    return _C.fused_bias_gelu_dropout(
+        input, bias, p, training, approximate, save, dither, generator
+    )
 
 
 def gate_dropout(
@@ -63,6 +75,8 @@ def gate_dropout(
     *,
     gate: str = "normal",
     training: bool = True,
+    save: str | None = None,
+    dither: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     r"""A gate and dropout in one pass: :math:`m \, g(x) / (1 - p)` for x = ``input``, or
@@ -78,6 +92,9 @@ def gate_dropout(
             is dropped, and whether any is. Without training, or with a p of 0, this is
             :func:`gate`, which draws nothing; with a p of 1 the result and its gradients are zeros.
         gate: as for :func:`gate`.
+        save, dither: what is kept for backward in place of ``input``, ``bias`` and m, as for
+            :func:`gelu`; the code of an element that is dropped is the code of 0. Dithering takes
+            its bits from the seed of m.
         generator: where the seed comes from, on the device of ``input``; the default generator of
             that device if there is none.
 
@@ -86,7 +103,8 @@ def gate_dropout(
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``gate`` is not as above; ``p`` is not from 0 to 1.
+        ValueError: a shape, a device, ``gate``, ``save`` or ``dither`` is not as above; ``p`` is
+            not from 0 to 1.
 
     Accuracy: what is kept is g(x) by 1/(1 - p), each taken in float32 (float64 for float64) and
     rounded once. Where the gate, or its derivative, is a normal number, float16 and bfloat16 are
@@ -112,9 +130,16 @@ def gate_dropout(
     """
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_gate_dropout(
-            input, bias, p, gate=gate, training=training, generator=generator
+            input,
+            bias,
+            p,
+            gate=gate,
+            training=training,
+            save=save,
+            dither=dither,
+            generator=generator,
         )
-    return _C.fused_gate_dropout(input, bias, p, gate, training, generator)
+    return _C.fused_gate_dropout(input, bias, p, gate, training, save, dither, generator)
 
 
 def glu_dropout(

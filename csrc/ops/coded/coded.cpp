@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "csrc/ops/dropout/dropout.h"
 #include "csrc/ops/jagged.h"
 
 namespace gelu_kernels {
@@ -46,14 +47,14 @@ void check_coded_backward(const char* op, const Tensor& dy, const Tensor& code, 
                     ": code must be on the device of dy, ", dy.device(), ", got ", code.device());
 }
 
-namespace {
-
-int64_t bits_of(const char* op, std::string_view save) {
-  if (save == "8bit") return 8;
-  if (save == "4bit") return 4;
-  TORCH_CHECK_VALUE(false, "gelu_kernels::", op, ": save must be None, '8bit' or '4bit', got '",
-                    save, "'");
+void check_save(const char* op, std::optional<std::string_view> save, bool dither) {
+  TORCH_CHECK_VALUE(!save || *save == "8bit" || *save == "4bit", "gelu_kernels::", op,
+                    ": save must be None, '8bit' or '4bit', got '", *save, "'");
+  TORCH_CHECK_VALUE(save || !dither, "gelu_kernels::", op,
+                    ": dither must be False without save, got True");
 }
+
+namespace {
 
 // In the batch of a vmap as well, which knows nothing of it.
 bool wants_gradient(const OptionalTensor& t) {
@@ -65,19 +66,22 @@ bool wants_gradient(const OptionalTensor& t) {
 }  // namespace
 
 Tensor apply_coded_gate(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate,
-                        std::string_view save, const OptionalTensor& seed) {
-  const int64_t bits = bits_of(op, save);
+                        std::string_view save, const OptionalTensor& seed, double p, bool dither) {
   check_input(op, x);
   if (x.layout() == at::kJagged) {
     return map_values(op, x, [&](const Tensor& values) {
-      return apply_coded_gate(op, values, bias, gate, save, seed);
+      return apply_coded_gate(op, values, bias, gate, save, seed, p, dither);
     });
   }
   bias = bias_for(op, std::move(bias), x);
   if (seed) check_draw(op, x, *seed, {});
-  if (!wants_gradient(x) && !wants_gradient(bias)) return gate_forward(x, bias, gate);
-  return std::get<0>(coded_forward(x, bias, seed, gate, bits, /*p=*/0, seed.has_value(),
-                                   /*offset=*/0, /*row_length=*/0, /*row_stride=*/0));
+  if (wants_gradient(x) || wants_gradient(bias)) {
+    return std::get<0>(coded_forward(x, bias, seed, gate, save == "8bit" ? 8 : 4, p, dither,
+                                     /*offset=*/0, /*row_length=*/0, /*row_stride=*/0));
+  }
+  if (p == 0) return gate_forward(x, bias, gate);
+  return std::get<0>(gate_dropout_forward(x, bias, *seed, gate, p, /*offset=*/0, /*row_length=*/0,
+                                          /*row_stride=*/0));
 }
 
 Tensor DrawSeed::compose(const Tensor& x) { return draw_seed(name(), x, std::nullopt); }

@@ -121,10 +121,13 @@ inline constexpr CodedForward coded_forward;
 inline constexpr CodedBackward coded_backward;
 inline constexpr CodedBackwardBias coded_backward_bias;
 
-// g(x + bias) for a public operator whose `save` is "8bit" or "4bit". Where no gradient is wanted
-// there is no code.
+// Of a public operator: save is None, "8bit" or "4bit", and dither has something to round.
+void check_save(const char* op, std::optional<std::string_view> save, bool dither);
+
+// g(x + bias), with dropout, for a public operator whose `save` is checked and not None. Where no
+// gradient is wanted there is no code.
 Tensor apply_coded_gate(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate,
-                        std::string_view save, const OptionalTensor& seed);
+                        std::string_view save, const OptionalTensor& seed, double p, bool dither);
 
 // The seed that soi_map would draw for x, from the default generator. An operator, as torch.compile
 // would draw another in its place.

@@ -1,6 +1,7 @@
 // The public operators of dropout in terms of the core operators, and the checks of these.
 #include "csrc/ops/dropout/dropout.h"
 
+#include "csrc/ops/coded/coded.h"
 #include "csrc/ops/jagged.h"
 
 namespace gelu_kernels {
@@ -32,40 +33,52 @@ Gate check_glu_dropout_halves_backward(const char* op, const Tensor& dy, const T
 
 namespace {
 
-// As if each element of a jagged tensor's values stood in a tensor of them.
+// A code that backward keeps in place of x, if save is given.
+struct Saved {
+  std::optional<std::string_view> save;
+  bool dither;
+};
+
+// As if each element of a jagged tensor's values stood in a tensor of them. Arguments are checked
+// before a seed is drawn.
 Tensor apply_dropout(const char* op, const Tensor& x, OptionalTensor bias, double p,
-                     std::string_view gate, const std::optional<at::Generator>& generator) {
+                     std::string_view gate, const Saved& saved,
+                     const std::optional<at::Generator>& generator) {
   check_input(op, x);
   if (x.layout() == at::kJagged) {
     return map_values(op, x, [&](const Tensor& values) {
-      return apply_dropout(op, values, bias, p, gate, generator);
+      return apply_dropout(op, values, bias, p, gate, saved, generator);
     });
   }
   bias = bias_for(op, std::move(bias), x);
-  gate_named(op, gate);  // before a seed is drawn
-  return std::get<0>(gate_dropout_forward(x, bias, draw_seed(op, x, generator), gate, p,
-                                          /*offset=*/0, /*row_length=*/0, /*row_stride=*/0));
+  gate_named(op, gate);
+  OptionalTensor seed;
+  if (p > 0 || saved.dither) seed = draw_seed(op, x, generator);
+  if (saved.save) return apply_coded_gate(op, x, bias, gate, *saved.save, seed, p, saved.dither);
+  if (p == 0) return gate_forward(x, bias, gate);
+  return std::get<0>(gate_dropout_forward(x, bias, *seed, gate, p, /*offset=*/0, /*row_length=*/0,
+                                          /*row_stride=*/0));
 }
 
 }  // namespace
 
 Tensor FusedBiasGeluDropout::compose(const Tensor& x, const Tensor& bias, double p, bool training,
                                      std::string_view approximate,
+                                     std::optional<std::string_view> save, bool dither,
                                      const std::optional<at::Generator>& generator) {
   check_p(name(), p);
-  if (!training || p == 0)
-    return FusedBiasGelu::compose(x, bias, approximate, /*save=*/std::nullopt,
-                                  /*seed=*/std::nullopt);
-  return apply_dropout(name(), x, bias, p, gate_for(name(), approximate), generator);
+  check_save(name(), save, dither);
+  return apply_dropout(name(), x, bias, training ? p : 0, gate_for(name(), approximate),
+                       {save, dither}, generator);
 }
 
 Tensor FusedGateDropout::compose(const Tensor& x, const OptionalTensor& bias, double p,
                                  std::string_view gate, bool training,
+                                 std::optional<std::string_view> save, bool dither,
                                  const std::optional<at::Generator>& generator) {
   check_p(name(), p);
-  if (!training || p == 0)
-    return FusedGate::compose(x, bias, gate, /*save=*/std::nullopt, /*seed=*/std::nullopt);
-  return apply_dropout(name(), x, bias, p, gate, generator);
+  check_save(name(), save, dither);
+  return apply_dropout(name(), x, bias, training ? p : 0, gate, {save, dither}, generator);
 }
 
 Tensor FusedGluDropout::compose(const Tensor& x, const OptionalTensor& up, double p,

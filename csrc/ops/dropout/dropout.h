@@ -267,10 +267,12 @@ inline constexpr GluDropoutHalvesBackward glu_dropout_halves_backward;
 struct FusedBiasGeluDropout : PublicOperator<FusedBiasGeluDropout> {
   static constexpr const char* schema =
       "fused_bias_gelu_dropout(Tensor x, Tensor bias, float p=0.5, *, bool training=True, "
-      "str approximate=\"none\", Generator? generator=None) -> Tensor";
+      "str approximate=\"none\", str? save=None, bool dither=False, "
+      "Generator? generator=None) -> Tensor";
   static constexpr bool is_random = true;
   C10_EXPORT static Tensor compose(const Tensor& x, const Tensor& bias, double p, bool training,
                                    std::string_view approximate,
+                                   std::optional<std::string_view> save, bool dither,
                                    const std::optional<at::Generator>& generator);
 };
 
@@ -278,10 +280,12 @@ struct FusedBiasGeluDropout : PublicOperator<FusedBiasGeluDropout> {
 struct FusedGateDropout : PublicOperator<FusedGateDropout> {
   static constexpr const char* schema =
       "fused_gate_dropout(Tensor x, Tensor? bias=None, float p=0.5, *, str gate, "
-      "bool training=True, Generator? generator=None) -> Tensor";
+      "bool training=True, str? save=None, bool dither=False, Generator? generator=None) -> "
+      "Tensor";
   static constexpr bool is_random = true;
   C10_EXPORT static Tensor compose(const Tensor& x, const OptionalTensor& bias, double p,
                                    std::string_view gate, bool training,
+                                   std::optional<std::string_view> save, bool dither,
                                    const std::optional<at::Generator>& generator);
 };
 

@@ -18,7 +18,10 @@ namespace {
 
 Tensor apply_gate(const char* op, const Tensor& x, OptionalTensor bias, std::string_view gate,
                   std::optional<std::string_view> save, const OptionalTensor& seed) {
-  if (save) return apply_coded_gate(op, x, std::move(bias), gate, *save, seed);
+  if (save) {
+    check_save(op, save, seed.has_value());
+    return apply_coded_gate(op, x, std::move(bias), gate, *save, seed, /*p=*/0, seed.has_value());
+  }
   TORCH_CHECK_VALUE(!seed, "gelu_kernels::", op, ": seed must be None without save, got a tensor");
   check_input(op, x);
   if (bias && x.layout() == at::kJagged) {
