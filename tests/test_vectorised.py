@@ -22,6 +22,7 @@ BUILD = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"
 LOOPS = ROOT / "csrc" / "cpu" / "loops.cpp"
 SOI_LOOPS = ROOT / "csrc" / "cpu" / "soi_loops.cpp"
 DROPOUT_LOOPS = ROOT / "csrc" / "cpu" / "dropout_loops.cpp"
+CODED_LOOPS = ROOT / "csrc" / "cpu" / "coded_loops.cpp"
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or not shutil.which("g++"), reason="needs g++ for x86-64"
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 VECTOR_BYTES = {"baseline": 16, "avx2": 32, "avx512": 64}
 TABLES = {
     f"gelu_kernels::cpu::{family}{name}"
-    for family in ("", "soi_", "dropout_")
+    for family in ("", "soi_", "dropout_", "coded_")
     for name in VECTOR_BYTES
 }
 DTYPES = ["fp64", "fp32", "fp16", "bf16"]
@@ -79,9 +80,8 @@ def symbols(path: Path, *choice: str) -> set[str]:
 def objects(capability: str) -> list[Path]:
     """Of the build."""
     folder = BUILD / "CMakeFiles" / f"loops_{capability}.dir"
-    return [
-        folder / f"{source.relative_to(ROOT)}.o" for source in (LOOPS, SOI_LOOPS, DROPOUT_LOOPS)
-    ]
+    sources = LOOPS, SOI_LOOPS, DROPOUT_LOOPS, CODED_LOOPS
+    return [folder / f"{source.relative_to(ROOT)}.o" for source in sources]
 
 
 def compile_loops(source: Path, capability: str, folder: Path) -> Widths:

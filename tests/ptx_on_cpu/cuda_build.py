@@ -27,7 +27,7 @@ ROOT = HERE.parents[1]
 CSRC = ROOT / "csrc"
 OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "random.cpp", "device/cuda.cpp")]
 OPERATORS += [CSRC / "ops" / "quantized" / "results.cpp"]
-OPERATORS += [p for p in sorted(CSRC.glob("ops/*/*.cpp")) if p.stem == p.parent.name]  # families
+OPERATORS += [CSRC / "ops" / p.name / f"{p.name}.cpp" for p in sorted(CSRC.glob("cuda/*/"))]
 REGISTRATION = HERE / "cuda_runtime" / "operators.cpp"
 STUB = sorted(path for path in REGISTRATION.parent.glob("*.cpp") if path != REGISTRATION)
 KERNELS = {

@@ -84,6 +84,9 @@ Tensor apply_coded_gate(const char* op, const Tensor& x, OptionalTensor bias, st
                                           /*row_stride=*/0));
 }
 
-Tensor DrawSeed::compose(const Tensor& x) { return draw_seed(name(), x, std::nullopt); }
+Tensor DrawSeed::compose(const Tensor& x) {
+  static const std::optional<at::Generator> none;  // g++ 12 warns of a temporary one's destructor
+  return draw_seed(name(), x, none);
+}
 
 }  // namespace gelu_kernels
