@@ -118,7 +118,7 @@ def cuda_case(name: str) -> Case | None:
     if m := re.match(r"glu_rows<GluRows(\w+)<(\w+), \w+>, (\w+), Consecutive<", name):
         op = {"Forward": "glu_forward", "Backward": "glu_backward_weight"}[m[1]]
         return case(op, m[2], m[3], True)
-    if m := re.match(r"sum_columns<(\w+), (\w+), Consecutive<", name):
+    if m := re.match(r"sum_columns<(?!Code,)(\w+), (\w+), Consecutive<", name):
         return case(
             "soi_backward_bias" if m[1] == "Mask" else "gate_backward_bias", *m.groups(), True
         )

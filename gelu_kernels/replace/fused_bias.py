@@ -40,7 +40,7 @@ def linear_before(owner: torch.nn.Module, attribute: str, places: Counter[int]) 
 def linear_gelu(linear: torch.nn.Linear, gate: str) -> nn.LinearGELU:
     # The same dictionary of parameters: what replaces one of them in either is seen in both.
     fused = nn.LinearGELU.__new__(nn.LinearGELU)
-    vars(fused).update(vars(linear), approximate=APPROXIMATE[gate])
+    vars(fused).update(vars(linear), approximate=APPROXIMATE[gate], save=None, dither=False)
     return fused
 
 

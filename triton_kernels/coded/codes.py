@@ -3,16 +3,7 @@
 import triton
 import triton.language as tl
 
-from gelu_kernels.formulas.coefficients.codebook import codebook
 from gelu_kernels.triton_kernels.arithmetic import constant, fma
-
-CODEBOOKS = {8: codebook["8bit"], 4: codebook["4bit"]}
-
-
-def numbers_of(bits: int) -> tuple[int, int, int, int]:
-    """What is compiled in."""
-    book = CODEBOOKS[bits]
-    return bits, int(book.levels), int(book.zero), int(book.nan)
 
 
 @triton.jit

@@ -6,13 +6,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gelu_kernels.formulas.coefficients.codebook import codebook
 from gelu_kernels.triton_kernels import bias_gradient, tuning
-from gelu_kernels.triton_kernels.coded.codes import numbers_of
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, map_tiles, soi_tiles
 
 contiguous = torch.contiguous_format
+CODEBOOKS = {8: codebook["8bit"], 4: codebook["4bit"]}
+
+
+def numbers_of(bits: int) -> tuple[int, int, int, int]:
+    """What is compiled in."""
+    book = CODEBOOKS[bits]
+    return bits, int(book.levels), int(book.zero), int(book.nan)
 
 
 def dropout_factor(p: float) -> float:
