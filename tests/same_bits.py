@@ -76,7 +76,9 @@ def few_numbers(call: Call, gate: str, dtype: torch.dtype) -> bool:
 
 
 def fewer_numbers(call: Call, gate: str, dtype: torch.dtype) -> bool:
-    """The first gate; of the others, in bfloat16, the operators that have each of its functions."""
+    """Each operator once; for the other gates and dtypes, those with each function of a gate."""
     functions = "gate_forward", "gate_double_backward", "glu_backward", "cdf_gate_backward"
-    is_enough = str(call) in (*functions, "soi_forward") and dtype == torch.bfloat16
-    return is_enough or is_first(call, gate)
+    others = *functions, "soi_forward", "gate_backward_bias", "gate_dropout_forward, bias"
+    if dtype == torch.bfloat16:
+        return is_first(call, gate) or str(call) in (*functions, "soi_forward")
+    return is_first(call, gate) and str(call) in (*others, "coded_forward", "coded_backward_bias")

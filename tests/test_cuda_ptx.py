@@ -12,7 +12,7 @@ import sweeps
 import torch
 from calls import CORE_CALLS, Call, Results, normal
 from devices import PTX, kernels_for
-from ptx_on_cpu import Error, cuda, only_ends, special_function_unit
+from ptx_on_cpu import Error, cuda, cuda_build, only_ends, special_function_unit
 from torch import Tensor
 
 from gelu_kernels.operators import IN_ROW_MAJOR_ORDER, Extent
@@ -105,6 +105,17 @@ def test_larger_errors_would_be_seen() -> None:
     with special_function_unit(Error.UP, Error.UP, scale=2**12), cuda.enabled():
         y = ops.gate_forward(x, None, "normal")
     assert (y != expected)[x.isfinite()].any()
+
+
+# The code for one architecture alone
+
+
+@pytest.mark.parametrize(
+    "file, instruction",
+    [("cuda_glu_forward", "fma.rn.f32x2"), ("cuda_quantized_forward", "fma.rn.f32.bf16")],
+)
+def test_code_for_sm_100(file: str, instruction: str) -> None:
+    assert instruction in cuda_build.ptx_of(file, "sm_100")
 
 
 # Offsets beyond 2^31, in memory that is reserved and hardly touched

@@ -2,8 +2,8 @@
 and special values. The CPU's own are right by all the other tests.
 
 Triton takes 0.2 s to compile a kernel, once for all tests, and the machine that executes it next to
-nothing. For `make test` are the operators of the first gate, CUDA's of all gates in 16 bits, few
-such of Triton's, and bfloat16's kernels of the other kinds. The others are for `make test-all`.
+nothing. For `make test` are CUDA's operators of the first gate, and of all gates in 16 bits, and
+few of Triton's beside each in bfloat16. The others are for `make test-all`.
 """
 
 import math

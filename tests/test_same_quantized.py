@@ -190,7 +190,7 @@ def test_layouts(backend: str, layout: str) -> None:
     check(backend, PASSES["glu backward"], [*tensors, make(256)], *options)
 
 
-@pytest.mark.parametrize("name", ["gate", "glu backward"])
+@pytest.mark.parametrize("name", ["gate", pytest.param("glu backward", marks=pytest.mark.slow)])
 def test_triton_without_instructions_of_nvidia(name: str) -> None:
     """And for its GPUs before sm_89, which cannot convert to eight bits."""
     needs_triton_ptx()

@@ -136,3 +136,9 @@ def ptx(architecture: str) -> list[str]:
     """For each .cu file."""
     folder = _build(architecture) / architecture
     return [(folder / f"{name}.ptx").read_text() for name in KERNELS]
+
+
+def ptx_of(name: str, architecture: str) -> str:
+    """One of KERNELS."""
+    file = f"{architecture}/{name}.ptx"
+    return (_build(file) / file).read_text()
