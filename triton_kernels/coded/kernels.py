@@ -6,25 +6,15 @@ import triton.language as tl
 
 from gelu_kernels.triton_kernels.coded.codes import decode, encode, load_codes
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
-from gelu_kernels.triton_kernels.octets import number, random_words
-from gelu_kernels.triton_kernels.philox import words_of_elements
+from gelu_kernels.triton_kernels.octets import (
+    elements_of,
+    in_matrix,
+    number,
+    place_along,
+    words_of_octets,
+)
 from gelu_kernels.triton_kernels.storage import round_value, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
-
-
-@triton.jit
-def words_at(seed, first, begin, place, index, dtype: tl.constexpr, GROUPED: tl.constexpr):
-    """The random words of octets, as ``soi.kernels.map_octets`` has them."""
-    key = tl.load(seed)
-    offset, row_length, row_stride = index
-    if GROUPED:
-        return random_words(key, ((offset + first) >> 2) + (begin >> 2), dtype)
-    elif row_length is None:
-        return words_of_elements(key, offset + first + place)
-    else:
-        element = first + place
-        at = offset + element // row_length * row_stride + element % row_length
-        return words_of_elements(key, at)
 
 
 @triton.jit
@@ -35,7 +25,7 @@ def store_codes(code, begin, codes, left, BITS: tl.constexpr):
         inside = None
         if left is not None:
             inside = lane < left[:, None]
-        tl.store(code + begin[:, None] + lane, codes.to(tl.uint8), inside)
+        tl.store(code + elements_of(begin), codes.to(tl.uint8), inside)
     else:
         inside = None
         if left is not None:
@@ -74,27 +64,22 @@ def map_octets(
     NAN: tl.constexpr,
 ):
     """Octets of a tile, with pointers and counts as in ``soi.kernels.map_octets``."""
-    lane = tl.arange(0, 8)[None, :]
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     begin = row * row_step + column
-    place = begin[:, None] + lane
+    place = elements_of(begin)
     left = None
     inside = None
     if rows is not None:
-        left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
-        inside = lane < left[:, None]
+        left, inside = in_matrix(row, column, rows, columns)
     stored = tl.load(x + place, inside)
     total = number(stored, C)
     if bias is not None:
-        in_row = column[:, None] + lane
-        if repeat is not None:
-            in_row = (first + place) % repeat
-        total += number(tl.load(bias + in_row, inside), C)
+        total += number(tl.load(bias + place_along(first, begin, column, repeat), inside), C)
     value = VALUE(total, C)
     derivative = DERIVATIVE(total, C)
     rounding = 0.5
     if seed is not None:
-        words = words_at(seed, first, begin, place, index, stored.dtype, GROUPED)
+        words = words_of_octets(tl.load(seed), first, begin, index, stored.dtype, GROUPED)
         if DITHER:
             rounding = (words & 0xFFFF).to(tl.int32).to(tl.float32) * (2.0**-16)
     codes = encode(derivative, rounding, LEVELS, ZERO, NAN)
