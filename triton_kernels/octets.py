@@ -1,4 +1,5 @@
-"""Octets, eight elements that share a byte of a mask: their random words, their numbers, the byte.
+"""Octets, eight elements that share a byte of a mask: their places, their random words, their
+numbers, the byte.
 
 A thread works on words with two elements of 16 bits, as in csrc/cuda/vector.h, where the compiler
 would take them apart and work on each."""
@@ -6,7 +7,7 @@ would take them apart and work on each."""
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.philox import words_of_group
+from gelu_kernels.triton_kernels.philox import words_of_elements, words_of_group
 from gelu_kernels.triton_kernels.storage import widened
 
 
@@ -20,6 +21,45 @@ def random_words(seed, group, dtype: tl.constexpr):
     else:
         words = words_of_group(seed, group[:, None] + tl.arange(0, 2)[None, :])
     return tl.reshape(words, (group.shape[0], 8))
+
+
+@triton.jit
+def elements_of(begin):
+    """The places of the elements of octets that begin at these."""
+    return begin[:, None] + tl.arange(0, 8)[None, :]
+
+
+@triton.jit
+def in_matrix(row, column, rows, columns):
+    """Of octets, by their first elements: how many elements are in the matrix, and which."""
+    left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
+    return left, tl.arange(0, 8)[None, :] < left[:, None]
+
+
+@triton.jit
+def place_along(first, begin, column, repeat):
+    """Of the elements of octets, in a vector along the columns, or in one that starts anew after
+    `repeat` elements. The octets begin so many elements after number `first`."""
+    if repeat is None:
+        return elements_of(column)
+    else:
+        return elements_of(first + begin) % repeat
+
+
+@triton.jit
+def words_of_octets(key, first, begin, index, dtype: tl.constexpr, GROUPED: tl.constexpr):
+    """The random words of octets that begin so many elements after number `first`. `index` has the
+    offset, and the row_length and the row_stride of the operators or None; GROUPED says that the
+    words come in whole groups."""
+    offset, row_length, row_stride = index
+    if GROUPED:
+        return random_words(key, ((offset + first) >> 2) + (begin >> 2), dtype)
+    elif row_length is None:
+        return words_of_elements(key, elements_of(offset + first + begin))
+    else:
+        element = elements_of(first + begin)
+        at = offset + element // row_length * row_stride + element % row_length
+        return words_of_elements(key, at)
 
 
 @triton.jit

@@ -15,12 +15,7 @@ def encode(derivative, rounding, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: 
 
 @triton.jit
 def decode(
-    code,
-    factor,
-    dtype: tl.constexpr,
-    LEVELS: tl.constexpr,
-    ZERO: tl.constexpr,
-    NAN: tl.constexpr,
+    code, factor, dtype: tl.constexpr, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: tl.constexpr
 ):
     """What dy is multiplied by."""
     number = (code - ZERO).to(dtype)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gelu_kernels.formulas.coefficients.codebook import codebook
 from gelu_kernels.triton_kernels import bias_gradient, tuning
+from gelu_kernels.triton_kernels.dropout.operators import factor_of, threshold_of
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, map_tiles, soi_tiles
@@ -20,10 +21,6 @@ def numbers_of(bits: int) -> tuple[int, int, int, int]:
     """What is compiled in."""
     book = CODEBOOKS[bits]
     return bits, int(book.levels), int(book.zero), int(book.nan)
-
-
-def dropout_factor(p: float) -> float:
-    return 1 / (1 - p) if p < 1 else 0.0
 
 
 def real(dtype: torch.dtype) -> str:
@@ -87,7 +84,7 @@ def coded_forward(
     elements = x.numel()
     if elements == 0:
         return
-    if round(p * 2**32) == 2**32:
+    if threshold_of(p) == 2**32:
         zero = numbers_of(bits)[2]
         y.zero_()
         code.fill_(zero if bits == 8 else zero << 4 | zero)
@@ -118,7 +115,7 @@ def coded_forward(
     row_step = row_columns if rows > 1 else 0
     tensors = (dense_y, code, dense_x, bias, seed)
     integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
-    dropout = (round(p * 2**32), dropout_factor(p))
+    dropout = (threshold_of(p), factor_of(p))
     launch("coded_forward", key, specialize_forward, tiles.grid, tensors, (*integers, *dropout))
     if dense_y is not y:
         y.copy_(dense_y)
@@ -140,7 +137,7 @@ def coded_backward(dx: Tensor, dy: Tensor, code: Tensor, bits: int, p: float = 0
     tiles = map_tiles(1, elements, dy.itemsize, 1)
     key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns, bits
     tensors = (dense_dx, dense_dy, code)
-    numbers = (elements, dropout_factor(p))
+    numbers = (elements, factor_of(p))
     launch("coded_backward", key, specialize_backward, tiles.grid, tensors, numbers)
     if dense_dx is not dx:
         dx.copy_(dense_dx)
@@ -159,7 +156,7 @@ def specialize_sums(bits: int, key: bias_gradient.Key) -> Specialization:
         *(1 if consecutive else "i64" for consecutive in key.consecutive),
     )
     compiled_in = key.columns, key.columns_first, *numbers_of(bits)
-    return Specialization("coded.kernels.sum_coded_columns", arguments, compiled_in)
+    return Specialization("coded.column_sums.sum_coded_columns", arguments, compiled_in)
 
 
 SPECIALIZE_SUMS = {bits: partial(specialize_sums, bits) for bits in (8, 4)}
@@ -176,5 +173,5 @@ def coded_backward_bias(
         (dy,),
         (code.contiguous(),),
         unit=VECTOR_BYTES // dy.itemsize,
-        numbers=(dropout_factor(p),),
+        numbers=(factor_of(p),),
     )

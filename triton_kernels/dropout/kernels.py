@@ -8,32 +8,22 @@ distance between them; or there is one row, which need not be.
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.octets import byte_of, number, random_words, selected
-from gelu_kernels.triton_kernels.philox import words_of_elements
+from gelu_kernels.triton_kernels.octets import (
+    byte_of,
+    elements_of,
+    in_matrix,
+    number,
+    place_along,
+    selected,
+    words_of_octets,
+)
 from gelu_kernels.triton_kernels.tile import origin
-
-
-@triton.jit
-def in_matrix(row, column, rows, columns):
-    """Of octets, by their first elements: which elements, and which octets, are in the matrix."""
-    left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
-    return tl.arange(0, 8)[None, :] < left[:, None], left > 0
 
 
 @triton.jit
 def place_in(row, column, row_stride):
     """Of the elements of octets, in an operand."""
-    return (row * row_stride + column)[:, None] + tl.arange(0, 8)[None, :]
-
-
-@triton.jit
-def load_bias(bias, first, row, column, element, repeat, inside, C: tl.constexpr):
-    """Along the columns, or starting anew after `repeat` elements."""
-    if repeat is None:
-        return number(tl.load(bias + place_in(row, column, 0), inside), C)
-    else:
-        at = (first + element)[:, None] + tl.arange(0, 8)[None, :]
-        return number(tl.load(bias + at % repeat, inside), C)
+    return elements_of(row * row_stride + column)
 
 
 @triton.jit
@@ -43,15 +33,15 @@ def map_octets(
     COLUMNS: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Maps octets of a tile. The pointers point to its first element, which is element number
-    `first`. So many rows and columns are left in the matrix; None says all. `index` has the offset,
-    and the row_length and the row_stride of the operators or None. All loads come first: the random
-    words do not wait for them."""
+    `first`. So many rows and columns are left in the matrix; None says all. All loads come first:
+    the random words do not wait for them."""
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     element = row * columns + column
     inside = None
     in_mask = None
     if rows_left is not None:
-        inside, in_mask = in_matrix(row, column, rows_left, columns_left)
+        left, inside = in_matrix(row, column, rows_left, columns_left)
+        in_mask = left > 0
     y_row, x_row, up_row = strides
     key = tl.load(seed)
     xs = tl.load(x + place_in(row, column, x_row), inside)
@@ -59,16 +49,8 @@ def map_octets(
     if up is not None:
         ups = tl.load(up + place_in(row, column, up_row), inside)
     if bias is not None:
-        total += load_bias(bias, first, row, column, element, repeat, inside, C)
-    offset, row_length, row_stride = index
-    at = offset + first
-    if GROUPED:
-        random = random_words(key, (at >> 2) + (element >> 2), xs.dtype)
-    else:
-        place = (first + element)[:, None] + tl.arange(0, 8)[None, :]
-        if row_length is not None:
-            place = place // row_length * row_stride + place % row_length
-        random = words_of_elements(key, offset + place)
+        total += number(tl.load(bias + place_along(first, element, column, repeat), inside), C)
+    random = words_of_octets(key, first, element, index, xs.dtype, GROUPED)
     m = random >= threshold.to(tl.uint32)
     if inside is not None:
         m = m & inside
@@ -156,14 +138,15 @@ def select_octets(
     inside = None
     in_mask = None
     if rows_left is not None:
-        inside, in_mask = in_matrix(row, column, rows_left, columns_left)
+        left, inside = in_matrix(row, column, rows_left, columns_left)
+        in_mask = left > 0
     dx_row, dup_row, dy_row, x_row, up_row = strides
     byte = tl.load(mask + (element >> 3), in_mask).to(tl.int32)
     given = number(tl.load(dy + place_in(row, column, dy_row), inside), C)
     xs = tl.load(x + place_in(row, column, x_row), inside)
     total = number(xs, C)
     if bias is not None:
-        total += load_bias(bias, first, row, column, element, repeat, inside, C)
+        total += number(tl.load(bias + place_along(first, element, column, repeat), inside), C)
     if up is not None:
         ups = number(tl.load(up + place_in(row, column, up_row), inside), C)
     given *= factor

@@ -14,7 +14,13 @@ from gelu_kernels.triton_kernels.tuning import soi_tiles
 ORDERS = {"forward": ("value",), "backward": ("value", "derivative")}
 
 
+def threshold_of(p: float) -> int:
+    """An element is dropped where its random word is less."""
+    return round(p * 2**32)
+
+
 def factor_of(p: float) -> float:
+    """Of what is kept."""
     return 1 / (1 - p) if p < 1 else 0.0
 
 
@@ -135,7 +141,7 @@ def draw(
     row_length: int,
     row_stride: int,
 ) -> None:
-    threshold = round(p * 2**32)
+    threshold = threshold_of(p)
     if threshold == 2**32:
         y.zero_()
         mask.zero_()

@@ -9,8 +9,15 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.cdf.kernels import bounded, inverse_of, standard_score
-from gelu_kernels.triton_kernels.octets import byte_of, number, random_words, selected
-from gelu_kernels.triton_kernels.philox import words_of_elements
+from gelu_kernels.triton_kernels.octets import (
+    byte_of,
+    elements_of,
+    in_matrix,
+    number,
+    place_along,
+    selected,
+    words_of_octets,
+)
 from gelu_kernels.triton_kernels.storage import widened
 from gelu_kernels.triton_kernels.tile import origin
 
@@ -53,24 +60,19 @@ def map_octets(
 ):
     """Maps octets of a tile. The pointers point to its first element, which is element number
     `first`; `beside` has the bias, loc and scale or None. `rows` and `columns` of the tile are left
-    in the matrix; None says all. `index` has the offset, and the row_length and the row_stride of
-    ``soi_forward`` or None. All loads come first: the random words do not wait for them."""
-    lane = tl.arange(0, 8)[None, :]
+    in the matrix; None says all. All loads come first: the random words do not wait for them."""
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     begin = row * row_step + column
-    place = begin[:, None] + lane
+    place = elements_of(begin)
     inside = None
     in_mask = None
     if rows is not None:
-        left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
-        inside = lane < left[:, None]
+        left, inside = in_matrix(row, column, rows, columns)
         in_mask = left > 0
     key = tl.load(seed)
     result = tl.load(x + place, inside)
     total = number(result, C)
-    in_row = column[:, None] + lane
-    if repeat is not None:
-        in_row = (first + place) % repeat
+    in_row = place_along(first, begin, column, repeat)
     bias, loc, scale = beside
     if bias is not None:
         total += number(tl.load(bias + in_row, inside), C)
@@ -79,15 +81,7 @@ def map_octets(
         own_scale = load_parameter(scale, in_row, inside, SCALE_IS_NUMBER, C)
         difference = total - load_parameter(loc, in_row, inside, LOC_IS_NUMBER, C)
         total = standard_score(difference, inverse_of(bounded(own_scale), C))
-    offset, row_length, row_stride = index
-    if GROUPED:
-        random = random_words(key, ((offset + first) >> 2) + (begin >> 2), result.dtype)
-    elif row_length is None:
-        random = words_of_elements(key, offset + first + place)
-    else:
-        element = first + place
-        at = offset + element // row_length * row_stride + element % row_length
-        random = words_of_elements(key, at)
+    random = words_of_octets(key, first, begin, index, result.dtype, GROUPED)
     m = bernoulli(total.to(tl.float32), random, IN_TAIL, C)
     if inside is not None:
         m = m & inside
