@@ -77,6 +77,16 @@ def test_error_of_float32(gate: str, device: str) -> None:
     assert count >= 2**24
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_with_a_bias(dtype: torch.dtype, device: str) -> None:
+    """The gate's own, where a sum is halfway between two numbers as well."""
+    x = torch.arange(2.0, 6001.0, 2, device=device).to(dtype)
+    for bias in (torch.ones_like(x), -x + 0.1):
+        for bits in BITS:
+            y, _ = ops.coded_forward(x, bias, None, "normal", bits)
+            assert patterns.same(y, ops.gate_forward(x, bias, "normal"))
+
+
 def test_the_bounds_that_are_stated() -> None:
     assert coded_oracle.BOUND[8] <= 0.0025
     assert coded_oracle.BOUND[4] <= 0.05 + 1e-6
@@ -138,6 +148,21 @@ def test_gradient(dtype: torch.dtype, p: float, bits: int, device: str) -> None:
     )
 
 
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("shape", [(7, 1), (7, 33), (3, 1025), (3, 4097)], ids=str)
+def test_rows_that_begin_within_a_byte(shape: tuple[int, int], bits: int, device: str) -> None:
+    """With the gradient of the bias as without; a code may be strided."""
+    x, dy = torch.randn(2, *shape, device=device)
+    _, code = ops.coded_forward(x, None, None, "normal", bits)
+    expected = ops.coded_backward(dy, code, bits)
+    strided = torch.stack([code, ~code], 1)[:, 0]
+    assert torch.equal(ops.coded_backward(dy, strided, bits), expected)
+    for given in (code, strided):
+        dx, dbias = ops.coded_backward_bias(dy, given, bits)
+        assert torch.equal(dx, expected)
+        torch.testing.assert_close(dbias, expected.sum(0), rtol=2e-7, atol=1e-6)
+
+
 def test_an_infinite_gradient_is_a_product(device: str) -> None:
     x = torch.tensor([-40.0, 40.0], device=device)
     _, code = ops.coded_forward(x, None, None, "normal", 8)
@@ -196,11 +221,26 @@ def test_dropout(p: float, device: str) -> None:
 
 
 @pytest.mark.parametrize("bits", BITS)
+def test_a_word_at_the_threshold_is_kept(bits: int, device: str) -> None:
+    """The word of an element is p 2^32 itself, and no other is."""
+    x = torch.full((100,), 1.5, device=device)
+    words = coded_oracle.words(100, SEED)
+    for p in (words[[0, 57, 99]] / 2**32).tolist():
+        kept = coded_oracle.kept(100, p, SEED)
+        assert (words == p * 2**32).sum() == 1
+        y, code = ops.coded_forward(x, None, seed_on(device), "normal", bits, p)
+        assert np.array_equal(y.cpu().numpy() != 0, kept)
+        codes = coded_oracle.unpack(code, 100, bits)
+        assert np.array_equal(codes != coded_oracle.ZERO[bits], kept)
+
+
+@pytest.mark.parametrize("bits", BITS)
 def test_everything_may_be_dropped(bits: int, device: str) -> None:
     x = torch.tensor([math.inf, -math.inf, math.nan, 1.0, -1.0], device=device)
     y, code = ops.coded_forward(x, None, seed_on(device), "normal", bits, 1.0)
     assert patterns.same(y, torch.zeros_like(x))
     assert (ops.coded_backward(torch.ones_like(x), code, bits, 1.0) == 0).all()
+    assert (coded_oracle.unpack(code, len(x), bits) == coded_oracle.ZERO[bits]).all()
 
 
 # In memory
@@ -237,6 +277,16 @@ def test_what_is_saved(biased: bool, save: str, bits: int, device: str) -> None:
     with torch.no_grad():
         x.zero_()  # nobody minds
     y.sum().backward()
+
+
+def test_a_code_for_the_bias_alone(device: str) -> None:
+    x = torch.randn(6, 5, device=device)
+    bias = torch.randn(5, device=device, requires_grad=True)
+    y, saved = with_what_is_saved(partial(functional.gate, save="4bit"), x, bias)
+    assert [(t.dtype, t.nbytes) for t in saved] == [(torch.uint8, 15)]
+    (found,) = torch.autograd.grad(y.sum(), bias)
+    y = functional.gate(x.requires_grad_(), bias, save="4bit")
+    assert torch.equal(found, torch.autograd.grad(y.sum(), bias)[0])
 
 
 def test_no_code_without_a_gradient(device: str) -> None:
@@ -338,6 +388,14 @@ def test_vmap(options: dict, device: str) -> None:
     assert torch.equal(vmap(grad(lambda x: f(x).sum()))(x.detach()), expected)
 
 
+def test_vmap_of_nan(device: str) -> None:
+    x = torch.tensor([[math.nan, 1.0], [-1.0, math.nan]], device=device)
+    for options in OPTIONS[::2]:
+        f = partial(functional.gelu, **options)
+        dx = vmap(grad(lambda x, f=f: f(x).sum()))(x)
+        assert torch.equal(dx.isnan(), x.isnan())
+
+
 @pytest.mark.parametrize("randomness", ["same", "different"])
 def test_randomness_of_vmap(randomness: str, device: str) -> None:
     x = torch.full((3, 100), 0.37, device=device)
@@ -381,10 +439,13 @@ def test_jagged(device: str) -> None:
     bias = torch.randn(6, device=device, requires_grad=True)
     for f in (
         partial(functional.gelu, save="8bit"),
+        partial(functional.gelu, save="4bit", dither=True),
         lambda x: functional.bias_gelu(x, bias, save="8bit"),
     ):
+        torch.manual_seed(1)
         f(x).values().sum().backward()
         values = torch.cat(parts).requires_grad_()
+        torch.manual_seed(1)
         f(values).sum().backward()
         assert torch.equal(x.grad.values(), values.grad)
         x.grad = None

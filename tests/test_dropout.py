@@ -71,6 +71,19 @@ def test_global_indices(index: tuple[int, ...], device: str) -> None:
     assert torch.equal(mask.cpu(), soi_oracle.pack(m))
 
 
+def test_a_word_at_the_threshold_is_kept(device: str) -> None:
+    """The word of an element is p 2^32 itself, and no other is."""
+    x = torch.randn(100, device=device)
+    words = soi_oracle.words(SEED, soi_oracle.global_index(100))
+    for p in (words[[0, 57, 99]] / 2**32).tolist():
+        m = kept(x, p)
+        assert (words == p * 2**32).sum() == 1
+        _, mask = ops.gate_dropout_forward(x, None, seed(device), "normal", p)
+        _, of_glu = ops.glu_dropout_forward(x, x, seed(device), "normal", p)
+        assert torch.equal(mask.cpu(), soi_oracle.pack(m))
+        assert torch.equal(of_glu.cpu(), soi_oracle.pack(m))
+
+
 def test_all_forms_draw_one_mask(device: str) -> None:
     x, up = torch.randn(2, 9, 33, device=device)
     masks = [
@@ -301,6 +314,22 @@ def test_vmap_randomness(biased: bool) -> None:
     assert len({tuple(row.tolist()) for row in different}) == 5
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_vmap_of_a_gradient_rounds_no_sum(dtype: torch.dtype) -> None:
+    """Within a unit of the kernels, where a sum that is rounded to 16 bits is many off."""
+    x, bias = -6 + 4 * torch.rand(5, 400), -2 * torch.rand(400)
+    x, bias = x.to(dtype), bias.to(dtype)
+    _, mask = ops.gate_dropout_forward(x[0], bias, seed(), "normal", 0.5)
+
+    def gradient(x: Tensor) -> Tensor:
+        return ops.gate_dropout_backward(torch.ones_like(x), x, bias, mask, "normal", 0.5)
+
+    expected = torch.stack([gradient(row) for row in x])
+    info = torch.finfo(dtype)
+    least = info.smallest_normal * info.eps
+    torch.testing.assert_close(vmap(gradient)(x), expected, rtol=info.eps, atol=least)
+
+
 @every_function
 def test_checkpoint_draws_the_mask_again(case: tuple, device: str) -> None:
     function, _, shapes = case
@@ -341,6 +370,21 @@ def test_modifying_the_mask_raises(device: str) -> None:
         y.sum().backward()
 
 
+def test_a_strided_mask(device: str) -> None:
+    x, bias = torch.randn(9, 33, device=device), torch.randn(33, device=device)
+    _, mask = ops.gate_dropout_forward(x, bias, seed(device), "normal", 0.5)
+    strided = torch.stack([mask, ~mask], 1)[:, 0]
+    ones = torch.ones_like(x)
+    for op, operands in (
+        (ops.gate_dropout_backward, (ones, x, bias)),
+        (ops.gate_dropout_backward_bias, (ones, x, bias)),
+        (ops.glu_dropout_backward, (ones, x, x)),
+        (ops.glu_dropout_halves_backward, (ones, torch.cat([x, x], -1))),
+    ):
+        of_strided, expected = (op(*operands, m, "normal", 0.5) for m in (strided, mask))
+        assert all(map(same, of_strided, expected))
+
+
 def test_autocast_casts_what_stands_beside_x() -> None:
     x = torch.randn(4, 8).bfloat16()
     bias, up = torch.randn(8), torch.randn(4, 8)
@@ -373,6 +417,17 @@ def test_jagged_tensors(form: str) -> None:
     torch.manual_seed(0)
     assert same(y.values(), function(values, *of_values))
     assert torch.equal(y.offsets(), x.offsets())
+
+
+@pytest.mark.parametrize("function", [functional.gate_dropout, functional.glu_dropout])
+def test_jagged_tensors_draw_from_the_generator(function: Function) -> None:
+    x = torch.nested.nested_tensor([torch.randn(n, 6) for n in (3, 5)], layout=torch.jagged)
+    ours, expected = (torch.Generator().manual_seed(8) for _ in range(2))
+    default = torch.get_rng_state()
+    y = function(x, generator=ours)
+    assert same(y.values(), function(x.values(), generator=expected))
+    assert torch.equal(ours.get_state(), expected.get_state())
+    assert torch.equal(torch.get_rng_state(), default)
 
 
 # With a code in place of x: test_coded.py has the code itself
@@ -413,14 +468,26 @@ def test_saved_codes_without_dropout(device: str) -> None:
         assert all(map(same, torch.autograd.grad(y.sum(), x), expected))
 
 
+def test_dithered_codes_without_dropout(device: str) -> None:
+    x = torch.randn(5, 9, device=device, requires_grad=True)
+    for options in ({"training": False}, {"p": 0.0}):
+        results = []
+        for function in (partial(functional.gate_dropout, **options), functional.gate):
+            torch.manual_seed(0)
+            y = function(x, save="4bit", dither=True)
+            results.append((y, *torch.autograd.grad(y.sum(), x)))
+        assert all(map(same, *results))
+
+
 def test_no_code_without_a_gradient(device: str) -> None:
     x = torch.randn(5, 9, device=device)
-    torch.manual_seed(0)
-    expected = functional.gate_dropout(x)
-    torch.manual_seed(0)
-    with torch.profiler.profile() as profile:
-        assert same(functional.gate_dropout(x, save="4bit"), expected)
-    assert "gelu_kernels::coded_forward" not in {event.name for event in profile.events()}
+    for operands in ((x,), (x, x[0])):
+        torch.manual_seed(0)
+        expected = functional.gate_dropout(*operands)
+        torch.manual_seed(0)
+        with torch.profiler.profile() as profile:
+            assert same(functional.gate_dropout(*operands, save="4bit"), expected)
+        assert "gelu_kernels::coded_forward" not in {event.name for event in profile.events()}
 
 
 @pytest.mark.parametrize(
