@@ -12,7 +12,7 @@ import torch
 from calls import CORE_CALLS, DTYPES, SEED, Call, normal
 from devices import BACKENDS, kernels_for
 from layouts import LAYOUTS, arrangements
-from same_bits import check, every, maker, needs_triton_ptx, none, on_backends
+from same_bits import TRITON_CALLS, check, every, maker, needs_triton_ptx, none, on_backends
 from torch import Tensor
 from torch.autograd import gradcheck
 
@@ -59,7 +59,7 @@ def test_large_tensors(backend: str, call: Call, dtype: torch.dtype, left: int) 
     check(backend, call, lambda device: [t.to(device) for t in tensors])
 
 
-@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+@pytest.mark.parametrize("call", TRITON_CALLS, ids=str)
 def test_few_sizes_in_triton(call: Call) -> None:
     """A tail alone, whole vectors and a tail, rows of both kinds, several tiles and a part."""
     needs_triton_ptx()
@@ -93,7 +93,7 @@ def test_layouts(backend: str, call: Call, layout: str) -> None:
 @pytest.mark.parametrize(
     "layout", ["second half", "every other column", "transposed", "one number"]
 )
-@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+@pytest.mark.parametrize("call", TRITON_CALLS, ids=str)
 def test_few_layouts_in_triton(call: Call, layout: str) -> None:
     """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input."""
     needs_triton_ptx()
@@ -135,9 +135,7 @@ def large_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     "dtype", [torch.bfloat16, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str
 )
-@pytest.mark.parametrize(
-    "call", [c for c in CORE_CALLS if c.op.name != "soi_backward_bias"], ids=str
-)
+@pytest.mark.parametrize("call", TRITON_CALLS, ids=str)
 def test_tiles_of_large_tensors(call: Call, dtype: torch.dtype, large_tiles: None) -> None:
     """Several vectors, or octets, for a thread, in Triton."""
     needs_triton_ptx()
