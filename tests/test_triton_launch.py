@@ -142,6 +142,34 @@ def check_tiles(launch: Launch) -> None:
     assert launch.grid == (*tiles, 1)
 
 
+def check_rows(launch: Launch, tensors: Tensors) -> None:
+    """The operands are rows of consecutive elements in the order of the mask, whole octets or one
+    row; the kernel has copies of others. The bias is as long as a row, or starts anew in it."""
+    check_launch(launch)
+    v = launch.values
+    operands = {name: t for name, t in tensors.items() if t.dim() > 1}
+    last = next(iter(operands.values())).size(-1)
+    rows, columns = torch.arange(v["rows"])[:, None], torch.arange(v["columns"])
+    for name, t in operands.items():
+        have = v[name] + (rows * v[f"{name}_row"] + columns) * t.itemsize
+        assert have.numel() == t.numel()
+        copied = v[name] != t.data_ptr()
+        whole = t.stride(-1) == 1 and last % 8 == 0
+        assert copied != (whole or t.is_contiguous()), name
+        assert copied or torch.equal(have.flatten(), addresses(t).flatten()), name
+    if "bias" in tensors:
+        assert v["bias"] == tensors["bias"].data_ptr()
+        assert last == (v["repeat"] if v["REPEATED"] else v["columns"])
+    assert launch.addresses.keys() - {"mask", "seed"} == tensors.keys() - {"seed"}
+    places = [v[name] for name in tensors if name != "seed"]
+    sizes = [v[f"{name}_row"] * t.itemsize for name, t in operands.items()]
+    aligned = all(n % VECTOR_BYTES == 0 for n in (*sizes, *places))
+    promised = {launch.divisors.get(name) for name in tensors if name != "seed"}
+    assert promised == {VECTOR_BYTES if aligned else None}
+    assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
+    check_tiles(launch)
+
+
 # The sums that are gradients, and where their partial sums are.
 PARTIAL = {"dbias": "partial", "dloc": "loc_partial", "dscale": "scale_partial"}
 
@@ -174,6 +202,12 @@ def check(driver: State, call: Call, tensors: list[Tensor], gate: str = GATES[0]
     first, *others = driver.launches
     driver.launches.clear()
     scratch = []
+    if call.op.family == "dropout":
+        mask = (results if "mask" in results else inputs).pop("mask")
+        assert first.addresses["mask"] == mask.data_ptr()
+        if "dbias" not in results:
+            return check_rows(first, split(call.op, results) | split(call.op, inputs))
+        scratch.append("mask")
     if call.op.family == "cdf" and Extent.NUMBER in call.tensors.values():
         if "dloc" in results:  # rows of its own making, which test_same_bits.py compares
             for launch in (first, *others):
