@@ -61,6 +61,8 @@ SPILLED = [
     ("cdf_gate_backward normal_tanh float16 located", 8),
     ("cdf_gate_backward normal_tanh bfloat16 located", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
+    ("draw_dropout<Cauchy, bf16>", 8),
+    ("draw_dropout<Cauchy, fp16>", 8),
 ]
 
 # CUDA's tiles that are quantised stay in registers, all but some words that are read once.
