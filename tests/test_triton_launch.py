@@ -125,7 +125,8 @@ def check_elements(launch: Launch, tensors: Tensors) -> None:
 def check_alignment(launch: Launch, tensors: Tensors) -> None:
     """All tensors are promised to be aligned where all of their rows are."""
     sizes = [launch.values.get(f"{name}_row", 0) * t.itemsize for name, t in tensors.items()]
-    aligned = all(n % VECTOR_BYTES == 0 for n in (*sizes, *launch.addresses.values()))
+    begins = [launch.addresses[name] for name in tensors]
+    aligned = all(n % VECTOR_BYTES == 0 for n in (*sizes, *begins))
     promised = {launch.divisors.get(name) for name in tensors}
     assert promised == {VECTOR_BYTES if aligned else None}
 
@@ -160,12 +161,8 @@ def check_rows(launch: Launch, tensors: Tensors) -> None:
     if "bias" in tensors:
         assert v["bias"] == tensors["bias"].data_ptr()
         assert last == (v["repeat"] if v["REPEATED"] else v["columns"])
-    assert launch.addresses.keys() - {"mask", "seed"} == tensors.keys() - {"seed"}
-    places = [v[name] for name in tensors if name != "seed"]
-    sizes = [v[f"{name}_row"] * t.itemsize for name, t in operands.items()]
-    aligned = all(n % VECTOR_BYTES == 0 for n in (*sizes, *places))
-    promised = {launch.divisors.get(name) for name in tensors if name != "seed"}
-    assert promised == {VECTOR_BYTES if aligned else None}
+    assert launch.addresses.keys() - {"mask", "seed"} == tensors.keys()
+    check_alignment(launch, tensors)
     assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
     check_tiles(launch)
 
@@ -201,27 +198,29 @@ def check(driver: State, call: Call, tensors: list[Tensor], gate: str = GATES[0]
     inputs = dict(zip(call.tensors, tensors, strict=True))
     first, *others = driver.launches
     driver.launches.clear()
+    in_octets = call.op.family == "dropout" and "dbias" not in results
     scratch = []
     if call.op.family == "dropout":
-        mask = (results if "mask" in results else inputs).pop("mask")
-        assert first.addresses["mask"] == mask.data_ptr()
-        if "dbias" not in results:
-            return check_rows(first, split(call.op, results) | split(call.op, inputs))
-        scratch.append("mask")
-    if call.op.family == "cdf" and Extent.NUMBER in call.tensors.values():
+        scratch = [name for name in ("mask", "seed") if name in results | inputs]
+    elif call.op.family == "cdf" and Extent.NUMBER in call.tensors.values():
         if "dloc" in results:  # rows of its own making, which test_same_bits.py compares
             for launch in (first, *others):
                 check_launch(launch)
             return
-        for name in ("loc", "scale"):
-            assert first.addresses[name] == inputs.pop(name).data_ptr()
-            scratch.append(name)
+        scratch = ["loc", "scale"]
+    for name in scratch:
+        tensor = (results if name in results else inputs).pop(name)
+        assert first.addresses[name] == tensor.data_ptr()
     for name, sums in PARTIAL.items():
         if name in results:
             check_sums(first, others.pop(0), results.pop(name), sums)
             scratch.append(sums)
     assert not others
-    check_operands(first, split(call.op, results), split(call.op, inputs), *scratch)
+    results, inputs = split(call.op, results), split(call.op, inputs)
+    if in_octets:
+        check_rows(first, results | inputs)
+    else:
+        check_operands(first, results, inputs, *scratch)
 
 
 @pytest.mark.slow
@@ -366,8 +365,7 @@ def check_soi_forward(
         if (t := tensors[name]) is not None and t.dim() == 1:
             assert t.numel() == (v["repeat"] if v["REPEATED"] else columns)
     assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
-    tiles = [-(-rows // v["ROWS"]), -(-columns // v["COLUMNS"])]
-    assert call.grid == (*(reversed(tiles) if v["COLUMNS_FIRST"] else tiles), 1)
+    check_tiles(call)
     assert (v["offset"], v["row_length"], v["row_stride"]) == (offset, row_length, row_stride)
     assert v["GROUPED"] == (offset % 4 == 0 and row_length == 0)
     assert v["IN_ROWS"] == (row_length > 0)
