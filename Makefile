@@ -62,6 +62,11 @@ bench: build  ## Measure beside eager PyTorch, torch.compile and other packages;
 	@$(PYTHON) -m bench.block --threads 1 $(if $(OUTPUT),--output $(OUTPUT))
 	@$(PYTHON) -m bench.block $(if $(OUTPUT),--output $(OUTPUT))
 
+# On a machine without a GPU, as for the benchmark.
+experiments: export FORCE_ONLY_CPU = $(if $(shell command -v nvidia-smi),,1)
+experiments: build  ## Repeat the GELU paper's experiments on small stand-ins; writes build/experiments/
+	@$(PYTHON) -m experiments all --quick
+
 # Builds in place and installs nothing, so that it runs without a network, by default in a virtual
 # environment that is there or else by python3. OUTPUT names the file; OPTIONS, as in
 # `make gpu OPTIONS="--deadline 300"`, are listed by `python -m bench.gpu --help`.
@@ -88,4 +93,4 @@ $(READY_TO_TEST): requirements-test.txt $(READY)
 .venv/pyvenv.cfg:
 	@python3 -m venv .venv
 
-.PHONY: help build demo test test-all lint format bench gpu clean
+.PHONY: help build demo test test-all lint format bench experiments gpu clean

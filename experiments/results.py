@@ -1,0 +1,152 @@
+"""Chooses settings by the validation examples, and sums up the runs of each."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import NamedTuple
+
+from experiments.activations import LABELS
+from experiments.recipe import Recipe
+from experiments.runs import Plan, Results, train_all
+from experiments.training import Row, Settings
+
+
+class Spread(NamedTuple):
+    """Of the seeds."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """A run that diverged, whose loss is NaN, counts as the worst."""
+    values = [math.inf if math.isnan(value) else value for value in values]
+    return Spread(median(values), min(values), max(values))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The runs of all seeds with an activation, a probability to keep and a learning rate."""
+
+    activation: str
+    keep: float
+    learning_rate: float
+    runs: list[Results]
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.activation]
+
+    def curve(self, column: str) -> list[Spread]:
+        """By epoch."""
+        return [
+            spread(row[column] for row in rows)
+            for rows in zip(*(run["rows"] for run in self.runs), strict=True)
+        ]
+
+    def last(self, column: str) -> Spread:
+        return self.curve(column)[-1]
+
+    def best(self, column: str) -> Spread:
+        """At each run's epoch of the lowest validation error, or the last where there is none."""
+        return spread(best_epoch(run["rows"])[column] for run in self.runs)
+
+    def noise(self, column: str) -> list[Spread]:
+        """By the strength of the noise."""
+        return [
+            spread(row[column] for row in rows)
+            for rows in zip(*(run["robustness"] for run in self.runs), strict=True)
+        ]
+
+    def key(self) -> dict[str, float | str]:
+        return {
+            "activation": self.activation,
+            "keep": self.keep,
+            "learning_rate": self.learning_rate,
+        }
+
+    def summary(self) -> dict[str, float | str]:
+        """Losses of the last epoch, and the test error as `best` takes it."""
+        found = self.key()
+        last = {name: self.last(name) for name in ("train_loss", "test_loss")}
+        for name, spread in {**last, "test_error": self.best("test_error")}.items():
+            found |= {f"{name}_{of}": value for of, value in spread._asdict().items()}
+        return found
+
+    @cached_property
+    def criterion(self) -> tuple[float, float]:
+        """The lower, the better. Of few validation examples the errors are often equal."""
+        return self.best("validation_error").median, self.best("validation_loss").median
+
+
+def best_epoch(rows: list[Row]) -> Row:
+    def key(row: Row) -> tuple[float, float]:
+        return row["validation_error"], row["validation_loss"]
+
+    candidates = [row for row in rows if not any(map(math.isnan, key(row)))]
+    return min(candidates, key=key) if candidates else rows[-1]
+
+
+def groups(recipe: Recipe, variants: list[Variant]) -> dict[str, list[Variant]]:
+    """The panels of a figure. The SOI map stands in the first, beside the least dropout."""
+    if len(recipe.reported_rates) > 1:
+        return {
+            f"learning rate {rate:g}": [v for v in variants if v.learning_rate == rate]
+            for rate in recipe.reported_rates
+        }
+    found = {}
+    for keep in recipe.keeps:
+        of_soi = 1.0 if keep == recipe.keeps[0] else None
+        found["without dropout" if keep == 1 else f"keep {keep:g}"] = [
+            v for v in variants if v.keep == (of_soi if v.activation == "soi" else keep)
+        ]
+    return found
+
+
+def settings_of(
+    plan: Plan, variant: tuple[str, float], rate: float, seeds: int, dtype: str, all_: bool
+) -> list[Settings]:
+    activation, keep = variant
+    epochs = plan.recipe.epochs
+    return [
+        Settings(activation, keep, rate, seed, epochs, dtype, on_validation=all_)
+        for seed in range(seeds)
+    ]
+
+
+def run(
+    plan: Plan, activations: Sequence[str], seeds: int, dtype: str, processes: int
+) -> list[Variant]:
+    """The variants whose figures are reported: of the chosen learning rates, or of all."""
+    recipe = plan.recipe
+
+    def train(pairs: Iterable[tuple[tuple[str, float], float]], on_all: bool) -> list[Variant]:
+        groups = [
+            (variant, rate, settings_of(plan, variant, rate, seeds, dtype, on_all))
+            for variant, rate in pairs
+        ]
+        wanted = [settings for *_, group in groups for settings in group]
+        found = train_all(plan, wanted, processes, plan.experiment)
+        return [
+            Variant(*variant, rate, [found[settings] for settings in group])
+            for variant, rate, group in groups
+        ]
+
+    variants = recipe.variants(activations)
+    every = [(variant, rate) for variant in variants for rate in recipe.learning_rates]
+    if recipe.choose == "none":
+        return train(every, on_all=True)
+    candidates = train(every, on_all=False)
+    chosen = [
+        min(
+            (c for c in candidates if (c.activation, c.keep) == variant),
+            key=lambda candidate: candidate.criterion,
+        )
+        for variant in variants
+    ]
+    if recipe.choose == "validation":
+        return chosen
+    return train([((c.activation, c.keep), c.learning_rate) for c in chosen], on_all=True)
