@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from experiments import page, report, results, variance
+from experiments import page, protocol, report, variance
 from experiments.activations import ACTIVATIONS
 from experiments.recipes import RECIPES, recipe_of
 from experiments.runs import Plan
@@ -56,7 +56,7 @@ def run(name: str, options: argparse.Namespace) -> None:
     folder = options.output / name
     data = recipe.data(options.data).to(device)
     plan = Plan(name, options.quick, options.epochs, data, device, folder / "runs")
-    variants = results.run(
+    variants = protocol.run(
         plan,
         options.activation or recipe.activations,
         options.seeds or recipe.seeds,
@@ -89,6 +89,8 @@ def main() -> None:
             run_variance(options) if name == VARIANCE else run(name, options)
         except (OSError, ValueError) as error:
             sys.exit(f"{name}: {error}")
+        except KeyboardInterrupt:
+            sys.exit(f"{name}: interrupted; the same command goes on with what is there")
     print(page.write(options.output, NAMES).resolve())
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -86,13 +87,13 @@ class Recipe:
     seeds: int
     keeps: tuple[float, ...] = (1.0,)
     learning_rates: tuple[float, ...] = LEARNING_RATES
-    choose: str = "validation"
+    choose: Literal["none", "validation", "retrain"] = "validation"
     optimizer: Callable[[nn.Module, float], Optimizer] = adam
     schedule: Callable[[dict, float, float], None] = constant
     loss: Callable[[nn.Module, Tensor, Tensor], tuple[Tensor, Tensor]] = to_classes
     prepare: Callable[[Dataset], Dataset] = lambda data: data
     activations: tuple[str, ...] = ("gelu", "relu", "elu")
-    noise: tuple[float, ...] = ()  # the largest numbers that are added to inputs of the tests
+    noise: tuple[float, ...] = ()  # a of Unif[-a, a], added to the inputs of a test
     examples: int | None = None  # at most, of each part
     curves: tuple[str, str] = ("train_loss", "validation_loss")  # of the figure, dark and light
     claim: str = ""  # the paper's

@@ -1,7 +1,7 @@
-"""Chooses settings by the validation examples, and sums up the runs of each."""
+"""What the runs of a setting found, over its seeds."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from experiments.activations import LABELS
 from experiments.recipe import Recipe
-from experiments.runs import Plan, Results, train_all
-from experiments.training import Row, Settings
+from experiments.runs import Results
+from experiments.training import Row
 
 
 class Spread(NamedTuple):
@@ -104,49 +104,3 @@ def groups(recipe: Recipe, variants: list[Variant]) -> dict[str, list[Variant]]:
             v for v in variants if v.keep == (of_soi if v.activation == "soi" else keep)
         ]
     return found
-
-
-def settings_of(
-    plan: Plan, variant: tuple[str, float], rate: float, seeds: int, dtype: str, all_: bool
-) -> list[Settings]:
-    activation, keep = variant
-    epochs = plan.recipe.epochs
-    return [
-        Settings(activation, keep, rate, seed, epochs, dtype, on_validation=all_)
-        for seed in range(seeds)
-    ]
-
-
-def run(
-    plan: Plan, activations: Sequence[str], seeds: int, dtype: str, processes: int
-) -> list[Variant]:
-    """The variants whose figures are reported: of the chosen learning rates, or of all."""
-    recipe = plan.recipe
-
-    def train(pairs: Iterable[tuple[tuple[str, float], float]], on_all: bool) -> list[Variant]:
-        groups = [
-            (variant, rate, settings_of(plan, variant, rate, seeds, dtype, on_all))
-            for variant, rate in pairs
-        ]
-        wanted = [settings for *_, group in groups for settings in group]
-        found = train_all(plan, wanted, processes, plan.experiment)
-        return [
-            Variant(*variant, rate, [found[settings] for settings in group])
-            for variant, rate, group in groups
-        ]
-
-    variants = recipe.variants(activations)
-    every = [(variant, rate) for variant in variants for rate in recipe.learning_rates]
-    if recipe.choose == "none":
-        return train(every, on_all=True)
-    candidates = train(every, on_all=False)
-    chosen = [
-        min(
-            (c for c in candidates if (c.activation, c.keep) == variant),
-            key=lambda candidate: candidate.criterion,
-        )
-        for variant in variants
-    ]
-    if recipe.choose == "validation":
-        return chosen
-    return train([((c.activation, c.keep), c.learning_rate) for c in chosen], on_all=True)
