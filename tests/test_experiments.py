@@ -37,7 +37,8 @@ def timit_speakers() -> list[str]:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for recipe in RECIPES.values():
-        for name, value in SMALL.items():
+        few = {"learning_rates": recipe.learning_rates[:2]}
+        for name, value in {**SMALL, **few}.items():
             monkeypatch.setitem(recipe.quick, name, value)
 
 
@@ -63,7 +64,7 @@ def test_with_the_soi_map_and_a_learnt_gate(
     folder = run(monkeypatch, tmp_path, name, "--activation", "soi", "cdf_gate")
     recipe = RECIPES[name]
     lines = table(folder / name / "results.csv")
-    rates = recipe.learning_rates if recipe.choose == "none" else [None]
+    rates = recipe.learning_rates[:2] if recipe.choose == "none" else [None]
     assert [line["activation"] for line in lines] == (
         ["cdf_gate"] * len(recipe.keeps) * len(rates) + ["soi"] * len(rates)
     )
@@ -78,10 +79,12 @@ def test_with_the_soi_map_and_a_learnt_gate(
     assert f"({name}/training.png)" in page and "| SOI map" in page and "| CDF gate" in page
 
 
-SLOW = {"cifar10": [pytest.mark.slow]}  # whitening 3072 numbers
+SLOW = {"cifar10", "timit"}  # by whitening 3072 numbers, and by librosa's compilation
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=SLOW.get(n, [])) for n in RECIPES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in RECIPES]
+)
 def test_on_files(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

@@ -131,6 +131,7 @@ def test_runs_of_other_data_or_settings_are_not_taken(
     assert epochs_run == 3 * [1, 2, 3, 4] and len(slower["rows"]) == EPOCHS
 
 
+@pytest.mark.slow
 def test_side_by_side_the_results_are_the_same(tmp_path: Path) -> None:
     wanted = [settings_of("mnist-classifier", name) for name in ("gelu", "soi", "relu")]
     alone = train_all(plan_of("mnist-classifier", tmp_path / "1"), wanted, 1, "")

@@ -1,6 +1,5 @@
 """experiments/data/speech.py: samples of a file, and features of frames."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-# librosa would compile functions that no test calls for 20 s, in a new environment.
-os.environ["NUMBA_DISABLE_JIT"] = "1"
 pytest.importorskip("librosa")
 import scipy.fft  # noqa: E402
 import soundfile  # noqa: E402
@@ -17,6 +14,8 @@ import written_files as written  # noqa: E402
 
 from experiments.data import speech  # noqa: E402
 
+# In a new environment librosa compiles functions for 20 s before it computes features.
+of_features = pytest.mark.slow
 NOISE = np.random.default_rng(0).normal(0, 1000, 4000).astype(np.int16)
 
 
@@ -55,6 +54,7 @@ def derivatives(static: np.ndarray) -> np.ndarray:
     return result
 
 
+@of_features
 def test_features() -> None:
     samples = (NOISE / 32768).astype(np.float32)
     found = speech.features(samples)
@@ -66,6 +66,7 @@ def test_features() -> None:
     assert np.abs(found.numpy() - expected).max() < 1e-3
 
 
+@of_features
 def test_energy_of_a_sine() -> None:
     """Of 10 whole periods in a frame, with an amplitude of 0.5."""
     samples = 0.5 * np.sin(2 * np.pi * 400 * np.arange(1600) / 16_000).astype(np.float32)
@@ -74,12 +75,14 @@ def test_energy_of_a_sine() -> None:
     assert frames[:, 25].abs().max() < 1e-5
 
 
+@of_features
 @pytest.mark.parametrize("length, frames", [(400, 1), (559, 1), (560, 2), (1200, 6)])
 def test_short_utterances(length: int, frames: int) -> None:
     found = speech.features((NOISE[:length] / 32768).astype(np.float32))
     assert found.shape == (frames, 26) and found.isfinite().all()
 
 
+@of_features
 def test_silence() -> None:
     assert speech.features(np.zeros(800, np.float32)).isfinite().all()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import written_files as written
-from test_experiments_speech import NOISE, cepstra, soundfile
+from test_experiments_speech import NOISE, cepstra, of_features, soundfile
 
 from experiments.data import timit
 from experiments.data.dataset import Dataset
@@ -54,6 +54,7 @@ def test_speakers() -> None:
     assert [name[0] for name in CORE_TEST].count("f") == 8
 
 
+@of_features
 def test_classes_of_frames(tmp_path: Path) -> None:
     """The phone at the centre: of frame t, sample 160 t + 200."""
     phones = "201 360 h#\n360 361 iy\n361 530 s\n900 1000 zh\n1000 1160 v\n"
@@ -65,6 +66,7 @@ def test_classes_of_frames(tmp_path: Path) -> None:
     assert len(frames) == 9
 
 
+@of_features
 def test_examples(whole: Path, data: Dataset) -> None:
     assert (data.name, data.classes, data.augment) == ("TIMIT", 39, None)
     # An utterance has 8 frames; those at samples 520, 680 and 840 are of a glottal stop.
@@ -119,6 +121,7 @@ COPIES = {
 }
 
 
+@of_features
 @pytest.mark.parametrize("change", COPIES.values(), ids=COPIES)
 def test_copies(change: Callable[[Path], None], data: Dataset, folder: Path) -> None:
     change(folder)
