@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,26 +28,20 @@ def learnt_cdf_gate() -> nn.Module:
     return gate
 
 
-Activation = Callable[[], nn.Module]
-ACTIVATIONS: dict[str, Activation] = {
-    "gelu": ours.GELU,
-    "gelu_tanh": partial(ours.GELU, "tanh"),  # the paper's formula in all its experiments
-    "relu": nn.ReLU,
-    "elu": nn.ELU,
-    "silu": ours.SiLU,
-    "lalu": ours.LaLU,
-    "cauchy": ours.CauchyGate,
-    "soi": ours.SOIMap,
-    "cdf_gate": learnt_cdf_gate,
-}
-LABELS = {
-    "gelu": "GELU",
-    "gelu_tanh": "GELU, tanh",
-    "relu": "ReLU",
-    "elu": "ELU",
-    "silu": "SiLU",
-    "lalu": "LaLU",
-    "cauchy": "Cauchy gate",
-    "soi": "SOI map",
-    "cdf_gate": "CDF gate, learnt",
+class Activation(NamedTuple):
+    label: str  # in tables and figures
+    module: Callable[[], nn.Module]
+
+
+ACTIVATIONS = {
+    "gelu": Activation("GELU", ours.GELU),
+    # The paper's formula in all its experiments.
+    "gelu_tanh": Activation("GELU, tanh", partial(ours.GELU, "tanh")),
+    "relu": Activation("ReLU", nn.ReLU),
+    "elu": Activation("ELU", nn.ELU),
+    "silu": Activation("SiLU", ours.SiLU),
+    "lalu": Activation("LaLU", ours.LaLU),
+    "cauchy": Activation("Cauchy gate", ours.CauchyGate),
+    "soi": Activation("SOI map", ours.SOIMap),
+    "cdf_gate": Activation("CDF gate, learnt", learnt_cdf_gate),
 }

@@ -20,7 +20,7 @@ def layers(sizes: Sequence[int], activation: Activation, keep: float) -> nn.Sequ
         linear = nn.Linear(inputs, outputs)
         linear.weight.data = normalize(torch.randn_like(linear.weight))
         nn.init.zeros_(linear.bias)
-        found += [linear, activation(), nn.Dropout(1 - keep)]
+        found += [linear, activation.module(), nn.Dropout(1 - keep)]
     return nn.Sequential(*found[:-2])
 
 
@@ -57,7 +57,7 @@ def nine_layers(width: int = 96) -> Model:
         def conv(inputs: int, outputs: int, size: int, padding: int) -> list[nn.Module]:
             layer = nn.Conv2d(inputs, outputs, size, padding=padding, bias=False)
             nn.init.xavier_uniform_(layer.weight)
-            return [layer, nn.BatchNorm2d(outputs), activation()]
+            return [layer, nn.BatchNorm2d(outputs), activation.module()]
 
         def stage(inputs: int, outputs: int) -> list[nn.Module]:
             convs = [conv(c, outputs, 3, 1) for c in (inputs, outputs, outputs)]
@@ -99,10 +99,10 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.residual = nn.Sequential(
             he_conv(inputs, outputs, 3, stride),
-            activation(),
+            activation.module(),
             nn.Dropout(1 - keep),
             he_conv(outputs, outputs, 3),
-            activation(),
+            activation.module(),
             nn.BatchNorm2d(outputs),
         )
         same = inputs == outputs and stride == 1
@@ -117,7 +117,7 @@ def wide_resnet(depth: int = 40, widening: int = 4) -> Model:
 
     def build(data: Dataset, activation: Activation, keep: float) -> nn.Module:
         stem = he_conv(data.input_shape()[0], 16, 3, bias=False)
-        found = [stem, nn.BatchNorm2d(16), activation(), nn.BatchNorm2d(16)]
+        found = [stem, nn.BatchNorm2d(16), activation.module(), nn.BatchNorm2d(16)]
         inputs = 16
         for group in range(3):
             outputs = 16 * 2**group * widening
@@ -128,7 +128,12 @@ def wide_resnet(depth: int = 40, widening: int = 4) -> Model:
         head = nn.Linear(inputs, data.classes)
         nn.init.kaiming_normal_(head.weight, nonlinearity="linear")
         nn.init.zeros_(head.bias)
-        pooled = [nn.BatchNorm2d(inputs), activation(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        pooled = [
+            nn.BatchNorm2d(inputs),
+            activation.module(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        ]
         return nn.Sequential(*found, *pooled, head)
 
     return build

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.activations import LABELS
+from experiments.activations import ACTIVATIONS
 from experiments.recipe import Recipe
 from experiments.results import Spread, Variant, groups
 
-COLOURS = {name: f"C{index}" for index, name in enumerate(LABELS)}
+COLOURS = {name: f"C{index}" for index, name in enumerate(ACTIVATIONS)}
 WIDTH, HEIGHT = 5.0, 3.6
 
 
@@ -40,7 +40,7 @@ def training(recipe: Recipe, variants: list[Variant]) -> Figure:
             style = {"color": COLOURS[variant.activation]}
             draw(axes, epochs, variant.curve(light), alpha=0.35, linewidth=1, **style)
             draw(axes, epochs, variant.curve(dark), label=variant.label, **style)
-        axes.set(xlabel="epoch", ylabel=dark.replace("_", " "))
+        axes.set(xlabel="epoch", ylabel=f"{dark}; light: {light}".replace("_", " "))
         if dark.endswith("loss"):
             axes.set_yscale("log")
         axes.legend(frameon=False, fontsize="small")

@@ -7,7 +7,7 @@ from functools import cached_property
 from statistics import median
 from typing import NamedTuple
 
-from experiments.activations import LABELS
+from experiments.activations import ACTIVATIONS
 from experiments.recipe import Recipe
 from experiments.runs import Results
 from experiments.training import Row
@@ -38,7 +38,7 @@ class Variant:
 
     @property
     def label(self) -> str:
-        return LABELS[self.activation]
+        return ACTIVATIONS[self.activation].label
 
     def curve(self, column: str) -> list[Spread]:
         """By epoch."""

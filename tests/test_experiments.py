@@ -13,9 +13,7 @@ for needed in ("librosa", "matplotlib", "sklearn"):
 from PIL import Image  # noqa: E402
 
 from experiments import __main__ as command_line  # noqa: E402
-from experiments.findings import number, percent, ranking  # noqa: E402
 from experiments.recipes import RECIPES  # noqa: E402
-from experiments.results import Spread  # noqa: E402
 
 SMALL = {"examples": 60, "epochs": 1}  # in place of what --quick has
 WRITERS = {
@@ -135,19 +133,3 @@ def test_wrong_words(
     with pytest.raises(SystemExit) as stop:
         command_line.main()
     assert message in f"{stop.value.code} {capsys.readouterr().err}"
-
-
-def test_words_of_a_ranking() -> None:
-    found = {"a": Spread(2.0, 1.0, 3.0), "b": Spread(1.0, 0.5, 1.5)}
-    line = ranking("Loss", found, number)
-    assert (
-        line == "- Loss: **b** is lowest, within the seeds' range. b 1 (0.5 to 1.5); a 2 (1 to 3)."
-    )
-    found["b"] = Spread(0.1, 0.05, 0.15)
-    assert "**b** is lowest, below every seed of the others" in ranking("Loss", found, number)
-    found["c"] = Spread(0.1, 0.0, 0.2)
-    assert "**b and c** are equally low" in ranking("Loss", found, number)
-    assert percent(Spread(0.125, 0.1, 0.2)) == "12.50 (10.00 to 20.00)"
-    found["c"] = Spread(0.1, 0.0, 0.2)
-    assert "**b and c** are equally low" in ranking("Loss", found, number)
-    assert percent(Spread(0.125, 0.125, 0.125)) == "12.50"

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 pytest.importorskip("sklearn")
+import gelu_kernels  # noqa: E402
 from experiments import runs  # noqa: E402
+from experiments.data.dataset import Part  # noqa: E402
 from experiments.recipes import RECIPES, recipe_of  # noqa: E402
-from experiments.runs import Plan, train_all  # noqa: E402
+from experiments.runs import Plan, save, train_all  # noqa: E402
 from experiments.training import Run, Settings  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -91,7 +93,9 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     assert repr(parts["rows"]) == repr(whole["rows"])
     assert repr(parts["robustness"]) == repr(whole["robustness"])
     assert len(parts["rows"]) == EPOCHS
-    again = plan.train(settings, lambda: None)
+    counted: list[int] = []
+    again = plan.train(settings, lambda: counted.append(1))
+    assert len(counted) == EPOCHS
     assert epochs_run == [3, 4] and repr(again["rows"]) == repr(whole["rows"])
 
 
@@ -119,16 +123,68 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path: Path, epochs_run: lis
     assert repr(killed["rows"]) == repr(whole["rows"])
 
 
-def test_runs_of_other_data_or_settings_are_not_taken(
-    tmp_path: Path, epochs_run: list[int]
+OTHERS: dict[str, tuple[dict[str, object], dict[str, object]]] = {  # plans, settings
+    "experiment": ({"experiment": "mnist-classifier"}, {}),
+    "quick": ({"quick": False}, {}),
+    "epochs": ({}, {"epochs": EPOCHS + 1}),
+    "dtype": ({}, {"dtype": "bfloat16"}),
+    "seed": ({}, {"seed": 2}),
+    "learning rate": ({}, {"learning_rate": 1e-4}),
+}
+
+
+@pytest.mark.parametrize("of_plan, of_settings", OTHERS.values(), ids=OTHERS)
+def test_runs_of_other_plans_or_settings_are_not_taken(
+    of_plan: dict, of_settings: dict, tmp_path: Path, epochs_run: list[int]
 ) -> None:
-    settings = settings_of("twitter-pos", "relu")
+    settings, plan = settings_of("twitter-pos", "relu"), plan_of("twitter-pos", tmp_path)
+    plan.train(settings, lambda: None)
+    del epochs_run[:]
+    other = dataclasses.replace(settings, **of_settings)
+    dataclasses.replace(plan, **of_plan).train(other, lambda: None)
+    assert epochs_run == [*range(1, other.epochs + 1)]
+
+
+def test_runs_of_other_data_are_not_taken(tmp_path: Path, epochs_run: list[int]) -> None:
+    settings, plan = settings_of("twitter-pos", "relu"), plan_of("twitter-pos", tmp_path)
+    plan.train(settings, lambda: None)
+    parts = plan.data.parts()
+    for name, part in parts.items():
+        for other in (Part(part.x.flip(0), part.y), Part(part.x, (part.y + 1) % 25)):
+            del epochs_run[:]
+            data = dataclasses.replace(plan.data, **{name: other})
+            dataclasses.replace(plan, data=data).train(settings, lambda: None)
+            assert epochs_run == [*range(1, EPOCHS + 1)], name
+    changed = dataclasses.replace(plan.data, table=2 * plan.data.table)
+    assert changed.digest() != plan.data.digest() == plan_of("twitter-pos", tmp_path).data.digest()
+
+
+def test_runs_of_other_devices_or_versions_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what a run's file says of itself, as there may be no other device."""
     plan = plan_of("twitter-pos", tmp_path)
-    first = plan.train(settings, lambda: None)
-    other = dataclasses.replace(plan, data=plan.data.first(60)).train(settings, lambda: None)
-    assert epochs_run == 2 * [1, 2, 3, 4] and repr(other["rows"]) != repr(first["rows"])
-    slower = dataclasses.replace(plan, quick=False).train(settings, lambda: None)
-    assert epochs_run == 3 * [1, 2, 3, 4] and len(slower["rows"]) == EPOCHS
+    on_gpu = dataclasses.replace(plan, device=torch.device("cuda"))
+    assert plan.identity == dataclasses.replace(plan).identity != on_gpu.identity
+    for package in (torch, gelu_kernels):
+        with monkeypatch.context() as patch:
+            patch.setattr(package, "__version__", "0")
+            assert dataclasses.replace(plan).identity != plan.identity
+
+
+def test_an_interruption_leaves_no_half_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(state: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        interrupt()
+
+    path = tmp_path / "run.pt"
+    save({"rows": [1]}, path)
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(KeyboardInterrupt):
+        save({"rows": [1, 2]}, path)
+    assert torch.load(path) == {"rows": [1]}
 
 
 @pytest.mark.slow

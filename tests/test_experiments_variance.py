@@ -65,6 +65,12 @@ def test_the_standard_error_of_a_sample_variance():
     assert errors.mean() == pytest.approx(variances.std().item(), rel=5 / (2 * len(y)) ** 0.5)
 
 
+def test_the_standard_error_of_four_numbers():
+    """Of mean 1, variance 4 and fourth central moment 21: (21 - 16 * 1/3)/4 = 47/12."""
+    y = torch.tensor([0.0, 0.0, 0.0, 4.0], dtype=torch.float64)
+    assert variance.sample_variance(y) == pytest.approx((4, (47 / 12) ** 0.5), rel=1e-12)
+
+
 def test_the_seed_alone_decides():
     torch.manual_seed(99)
     before = torch.get_rng_state()
