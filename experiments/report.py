@@ -22,6 +22,21 @@ def row(recipe: Recipe, variant: Variant) -> dict[str, str]:
     return found | {"paper, %": recipe.paper.get(variant.activation, "") if is_papers else ""}
 
 
+def command(plan: Plan, variants: list[Variant]) -> str:
+    """That gives these results."""
+    recipe, seeds = plan.recipe, len(variants[0].runs)
+    activations = list(dict.fromkeys(variant.activation for variant in variants))
+    options = {
+        "--data DIR": plan.data.stands_in_for is None,
+        f"--activation {' '.join(activations)}": {*activations} != {*recipe.activations},
+        f"--seeds {seeds}": seeds != recipe.seeds,
+        f"--epochs {plan.epochs}": plan.epochs,
+        "--quick": plan.quick,
+    }
+    words = [word for word, is_given in options.items() if is_given]
+    return " ".join(["python -m experiments", plan.experiment, *words])
+
+
 def section(plan: Plan, variants: list[Variant], pictures: list[str]) -> str:
     recipe, data = plan.recipe, plan.data
     if recipe.choose != "validation":
@@ -36,14 +51,11 @@ def section(plan: Plan, variants: list[Variant], pictures: list[str]) -> str:
         about += [f"**They stand in for {data.stands_in_for}.**", recipe.stand_in_says]
     if data.bayes_error is not None:
         about.append(f"The Bayes error is {data.bayes_error:.2%}.")
-    options = {f"--epochs {plan.epochs}": plan.epochs, "--quick": plan.quick}
-    words = (word for word, is_given in options.items() if is_given)
-    command = " ".join(["python -m experiments", plan.experiment, *words])
-    claim = filter(None, [f"The paper's section {recipe.section}.", recipe.claim, f"`{command}`"])
+    words = f"The paper's section {recipe.section}.", recipe.claim, f"`{command(plan, variants)}`"
     rows = [row(recipe, variant) for variant in variants]
     paragraphs = [
         f"## {recipe.title}",
-        " ".join(claim),
+        " ".join(filter(None, words)),
         " ".join(about),
         table(rows[0], (row.values() for row in rows)).rstrip(),
         "\n".join(findings(recipe, variants)),

@@ -11,7 +11,7 @@ from test_experiments_runs import plan_of  # noqa: E402
 
 from experiments.findings import findings, number, percent, ranking  # noqa: E402
 from experiments.recipes import RECIPES  # noqa: E402
-from experiments.report import section  # noqa: E402
+from experiments.report import command, section  # noqa: E402
 from experiments.results import Spread, Variant, groups  # noqa: E402
 
 
@@ -131,12 +131,21 @@ def test_a_section(tmp_path: Path) -> None:
     ]
     assert "(70 train, 70 validation, 70 test). A run: 10 epochs, 40 steps. Seeds: 3." in text
     assert "The Bayes error is 10.72%." in text
-    assert "`python -m experiments twitter-pos --quick`" in text
+    command = "python -m experiments twitter-pos --activation gelu relu soi silu --quick"
+    assert f"`{command}`" in text
     assert "![training](twitter-pos/training.png)" in text
 
 
 def test_a_section_says_that_validation_examples_were_trained_on(tmp_path: Path) -> None:
     plan = dataclasses.replace(plan_of("cifar10", tmp_path), epochs=5)
-    text = section(plan, [variant("gelu", 0.5)], [])
+    variants = [variant(name, 0.5) for name in ("gelu", "relu", "elu")]
+    text = section(plan, variants, [])
     assert "(140 train, 70 test). A run: 5 epochs, 20 steps." in text
     assert "`python -m experiments cifar10 --epochs 5 --quick`" in text
+
+
+def test_the_command_of_a_section(tmp_path: Path) -> None:
+    plan = dataclasses.replace(plan_of("cifar10", tmp_path), quick=False)
+    plan = dataclasses.replace(plan, data=dataclasses.replace(plan.data, stands_in_for=None))
+    found = command(plan, [variant("gelu", 0.5, loss=(1, 2))])
+    assert found == "python -m experiments cifar10 --data DIR --activation gelu --seeds 2"
