@@ -1,7 +1,8 @@
 """MNIST, and what has its format (Fashion-MNIST), from the IDX files of its owners.
 
 http://yann.lecun.com/exdb/mnist defines IDX: two zeros, the code of a type (8: unsigned bytes), the
-number of dimensions; their sizes, big-endian, in four bytes each; the elements.
+number of dimensions; their sizes, big-endian, in four bytes each; the elements. torchvision reads
+them too, but each of its versions needs one version of torch, and any torch that is there stays.
 """
 
 import gzip
