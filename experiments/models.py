@@ -128,12 +128,7 @@ def wide_resnet(depth: int = 40, widening: int = 4) -> Model:
         head = nn.Linear(inputs, data.classes)
         nn.init.kaiming_normal_(head.weight, nonlinearity="linear")
         nn.init.zeros_(head.bias)
-        pooled = [
-            nn.BatchNorm2d(inputs),
-            activation.module(),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-        ]
-        return nn.Sequential(*found, *pooled, head)
+        found += [nn.BatchNorm2d(inputs), activation.module()]
+        return nn.Sequential(*found, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
 
     return build

@@ -52,7 +52,7 @@ def whitened(data: Dataset) -> Dataset:
     """ZCA, by the examples not tested on; 1e-5 is the authors' script's."""
     x = torch.cat([data.train.x, data.validation.x]).flatten(1)
     mean = x.mean(0)
-    covariance = x.T.double().cov(correction=0)  # of which float32 would lose what is near 1e-5
+    covariance = x.T.double().cov(correction=0)  # float32 would lose variances near 1e-5
     variances, directions = torch.linalg.eigh(covariance)
     matrix = (directions * (variances + 1e-5).rsqrt() @ directions.T).float()
     return data.map(lambda p: Part(((p.x.flatten(1) - mean) @ matrix).view_as(p.x), p.y))
@@ -99,7 +99,7 @@ class Recipe:
     claim: str = ""  # the paper's
     stand_in_says: str = ""
     paper: dict[str, str] = field(default_factory=dict)  # test errors in %
-    quick: dict[str, object] = field(default_factory=dict)  # settings in place of those above
+    quick: dict[str, object] = field(default_factory=dict)  # replaces settings
 
     @property
     def classifies(self) -> bool:

@@ -22,7 +22,7 @@ RECIPES = {
         claim="The GELU tends to have the lowest median training loss, with and without dropout, "
         "and matches or exceeds the others' robustness; the SOI map matches a ReLU with dropout.",
         stand_in_says="50 epochs of MNIST are 21,450 steps. After the few steps here, networks "
-        "with dropout and those of small learning rates have not ended their training.",
+        "with dropout or a small learning rate have not ended their training.",
         quick={"examples": 2000},
     ),
     "mnist-autoencoder": Recipe(

@@ -23,7 +23,7 @@ def row(recipe: Recipe, variant: Variant) -> dict[str, str]:
 
 
 def command(plan: Plan, variants: list[Variant]) -> str:
-    """That gives these results."""
+    """Repeats these results."""
     recipe, seeds = plan.recipe, len(variants[0].runs)
     activations = list(dict.fromkeys(variant.activation for variant in variants))
     options = {

@@ -70,7 +70,7 @@ class Run:
 
     @torch.no_grad()
     def evaluate(self, part: Part, noise: float = 0.0) -> tuple[float, float]:
-        """The mean loss, and the part that is classified wrongly; NaN of what there is not."""
+        """The mean loss, and the part that is classified wrongly; NaN without examples."""
         self.network.eval()
         generator = torch.Generator().manual_seed(self.settings.seed)
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)

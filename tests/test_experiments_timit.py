@@ -69,7 +69,7 @@ def test_classes_of_frames(tmp_path: Path) -> None:
 @of_features
 def test_examples(whole: Path, data: Dataset) -> None:
     assert (data.name, data.classes, data.augment) == ("TIMIT", 39, None)
-    # An utterance has 8 frames; those at samples 520, 680 and 840 are of a glottal stop.
+    # An utterance has 8 frames; three, at samples 520, 680 and 840, are of a glottal stop.
     assert data.table.shape == (8 * (2 + 50 + 24), 26) and data.table.dtype == torch.float32
     start = 0
     for part, utterances in ((data.train, 2), (data.validation, 50), (data.test, 24)):

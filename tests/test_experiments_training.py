@@ -31,18 +31,25 @@ class Table(nn.Module):
 
 
 def run_of(
-    train: Part, validation: Part = NONE, test: Part = NONE, seed: int = 1, **changes: object
+    train: Part,
+    validation: Part = NONE,
+    test: Part = NONE,
+    seed: int = 1,
+    on_validation: bool = False,
+    **changes: object,
 ) -> Run:
     """`changes` are of the recipe."""
     recipe = dataclasses.replace(
         RECIPES["mnist-classifier"], **{"model": lambda *args: Table(), "batch": 4, **changes}
     )
-    settings = dataclasses.replace(settings_of("mnist-classifier", "gelu"), seed=seed)
+    settings = dataclasses.replace(
+        settings_of("mnist-classifier", "gelu"), seed=seed, on_validation=on_validation
+    )
     return Run(recipe, settings, Dataset("", train, validation, test, 3), CPU)
 
 
 def numbered(start: int, examples: int) -> Part:
-    """Each example has its number, so that it is known where it is seen."""
+    """Each example has a number of its own, which tells where it is seen."""
     numbers = torch.arange(start, start + examples)
     return Part(numbers[:, None] + torch.zeros(3), torch.zeros_like(numbers))
 
@@ -135,10 +142,7 @@ def test_each_part_is_evaluated_after_an_epoch() -> None:
 
 
 def test_the_validation_examples_are_trained_on_where_the_settings_say_so() -> None:
-    part, validation = numbered(0, 4), numbered(10, 4)
-    recipe = dataclasses.replace(RECIPES["mnist-classifier"], model=lambda *args: Table(), batch=4)
-    settings = dataclasses.replace(settings_of("mnist-classifier", "gelu"), on_validation=True)
-    run = Run(recipe, settings, Dataset("", part, validation, numbered(20, 4), 3), CPU)
+    run = run_of(numbered(0, 4), numbered(10, 4), numbered(20, 4), on_validation=True)
     seen = seen_by(run)
     run.epoch()
     trained_on = sum((x for training, x in seen if training), [])

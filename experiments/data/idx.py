@@ -20,7 +20,7 @@ CLASSES = 10
 
 
 def held_out(examples: int) -> int:
-    """Counts those of the training examples that validate."""
+    """How many of the training examples validate."""
     return 5_000 if examples >= 10_000 else max(1, examples // 10)
 
 

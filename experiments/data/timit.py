@@ -11,7 +11,7 @@ from experiments.data.dataset import Dataset, Part
 
 REACH = 5
 
-# Of the folder TEST: those of kaldi's egs/timit/s5/conf/dev_spk.list, and the core test set of
+# Speakers of the folder TEST: kaldi's list egs/timit/s5/conf/dev_spk.list, and the core test set of
 # TIMIT's documentation, two men and a woman of each of the eight regions.
 DEVELOPMENT = """
     faks0 fdac1 fjem0 mgwt0 mjar0 mmdb1 mmdm2 mpdf0 fcmh0 fkms0 mbdg0 mbwm0 mcsh0 fadg0 fdms0 fedw0
@@ -90,7 +90,7 @@ def read_phones(path: Path) -> Tensor:
 
 
 def read(utterance: Utterance) -> tuple[Tensor, Tensor]:
-    """Reads the features of the frames and their classes, those of the phones at their centres."""
+    """Reads the features of the frames, and the classes of the phones at their centres."""
     samples = speech.read(utterance.sound)
     first, after, classes = read_phones(utterance.phones)
     if len(samples) <= first[-1]:

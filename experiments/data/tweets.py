@@ -1,7 +1,7 @@
 """Part-of-speech tags of tweets, and word vectors learned from tweets.
 
-The tweets are those of Gimpel et al. (2011) and the vectors those of Owoputi et al. (2013); the
-paper's code has both in data/Tweets.
+Gimpel et al. (2011) tagged the tweets, and Owoputi et al. (2013) made the vectors; the paper's code
+has both in data/Tweets.
 """
 
 import re
@@ -58,7 +58,7 @@ def read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
 
 
 def read_tweets(path: Path, row: dict[str, int]) -> Part:
-    """Reads the tag of each word, and its vector's number between those of its neighbours."""
+    """Reads each word's tag, and the numbers of three vectors: its own between its neighbours'."""
     windows, tags, words = [], [], []
     for n, line in enumerate([*lines(path), ""], 1):  # the last tweet may lack its blank line
         if line.strip():
