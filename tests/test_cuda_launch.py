@@ -10,7 +10,7 @@ import pytest
 import torch
 from calls import CORE_CALLS, DTYPES, Call
 from layouts import LAYOUTS, arrangements
-from ptx_on_cpu import cuda, only_ends
+from ptx_on_cpu import cuda, cuda_build, only_ends
 from torch import Tensor
 
 from gelu_kernels import functional
@@ -111,6 +111,30 @@ def test_a_capture_without_a_warm_up_is_refused() -> None:
     start(CORE_CALLS[0])
     with cuda.capture():
         start(CORE_CALLS[0])
+
+
+# Programmatic dependent launch
+
+SECOND_STAGE = next(call for call in CORE_CALLS if call.op.name == "gate_backward_bias")
+
+
+def test_the_second_stage_does_not_wait_to_be_launched() -> None:
+    """Code for 9.0 or more waits in the kernel instead, as test_ptx_changes.py shows."""
+    for architecture in cuda_build.ARCHITECTURES:
+        with cuda.enabled(architecture):
+            before = cuda.state()
+            start(SECOND_STAGE)
+            after = cuda.state()
+        assert after.launches == before.launches + 2
+        dependent = after.dependent_launches - before.dependent_launches
+        assert dependent == (architecture != "sm_80"), architecture
+
+
+def test_no_other_kernel_starts_early(call: Call, device: int) -> None:
+    has_sums = not {"dbias", "dloc", "dscale"}.isdisjoint(call.op.outputs)
+    before = cuda.state().dependent_launches
+    start(call)
+    assert (cuda.state().dependent_launches > before) == has_sums
 
 
 # Failures

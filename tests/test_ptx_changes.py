@@ -85,6 +85,16 @@ CHANGES = {
                "{ .reg .pred q; setp.eq.u32 q, %tid.x, 7; @q ret; } bar.sync 0;"),
         "synccheck",
     ),
+    "the second stage does not wait for the first": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32), change(r"griddepcontrol\.wait;", ""),
+        "racecheck",
+    ),
+    "some threads do not wait for the first stage": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"griddepcontrol\.wait;",
+               "{ .reg .pred q; setp.ne.u32 q, %tid.x, 7; @q griddepcontrol.wait; }"),
+        "racecheck",
+    ),
     "a shuffle takes another lane's number": (
         TRITON, "soi_forward", ROWS, ordinary(FP32),
         change(r"(shfl\.sync\.bfly\.b32\s+%r\d+, %r\d+), 1,", r"\1, 3,"), "racecheck",

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(kWarp* kBlockLanes)
   const int lane = threadIdx.x / kWarp, offset = threadIdx.x % kWarp;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + offset;
   Real sum = 0;
+  wait_for_primary();
   if (column < columns) {
 #pragma unroll 4
     for (int64_t block = lane; block < blocks; block += kBlockLanes) {
@@ -34,7 +35,7 @@ template <class, class Precision>
 struct AddPartialSumsOf {
   static Error launch_for(Queue queue, const PartialSums& m) {
     using Real = typename Precision::Real;
-    return launch<KernelSet<add_partial_sums<Precision>>>(
+    return launch_dependent<KernelSet<add_partial_sums<Precision>>>(
         queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp, kWarp * kBlockLanes,
         static_cast<const Real*>(m.partial), m.blocks,
         reinterpret_cast<StorageOf<Precision>*>(m.sums), m.columns);

@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
   constexpr bool kIsSmall = sizeof(Real) == 4 && (kSums == 1 || kPacked<Real> == 1);
   constexpr int kRows = Part::spacing == 1 && kIsSmall ? kColumnSumRows : 1;
   static_assert(kWarps == kRowLanes);
+  start_dependent();  // the second stage
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t block = segments.divide(blockIdx.x);
   const int64_t first_of_segment = (blockIdx.x - block * segments.divisor) * segment;

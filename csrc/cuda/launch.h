@@ -43,7 +43,7 @@ class CurrentDevice {
 template <auto... kernels>
 struct KernelSet {
   static cudaError_t load(int device) {
-    if (loaded[device]) return cudaSuccess;
+    if (versions[device]) return cudaSuccess;
     cudaError_t error = cudaSuccess;
     cudaFuncAttributes attributes;
     // This loads a kernel without starting it (CUDA Programming Guide, 4.7.4.3).
@@ -51,13 +51,35 @@ struct KernelSet {
       error = cudaFuncGetAttributes(&attributes, kernel);
       return error == cudaSuccess;
     };
-    loaded[device] = (is_loaded(kernels) && ...);
+    if ((is_loaded(kernels) && ...)) versions[device] = attributes.ptxVersion;
     return error;
   }
+  // Whether wait_for_primary() waits in the code that was loaded. The device does not say: one of
+  // compute capability 9.0 may run code that was compiled for 8.0.
+  static bool can_wait(int device) { return versions[device] >= 90; }
 
  private:
-  static inline std::atomic<bool> loaded[kMaxDevices];
+  static inline std::atomic<int> versions[kMaxDevices];  // of their PTX; 0 before they are loaded
 };
+
+// Programmatic dependent launch: a kernel may start, and wait, before the primary kernel, the one
+// ahead of it in the stream, has ended. So the time of its launch, some 3 us, passes meanwhile.
+
+// For a primary kernel: the dependent one may start as soon as every block has called this or has
+// ended. By then all blocks have a place, so that none loses it to a block that waits.
+__device__ __forceinline__ void start_dependent() {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// For a dependent kernel: every thread calls this before it reads or writes global memory. It
+// returns when the primary kernel has ended and what that wrote can be read.
+__device__ __forceinline__ void wait_for_primary() {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+}
 
 inline Error error_of(cudaError_t error) {
   if (error == cudaSuccess) return {};
@@ -68,18 +90,36 @@ inline Error error_of(cudaError_t error) {
   return {error, cudaGetErrorName(error), cudaGetErrorString(error), lacks_binary};
 }
 
-// Starts a kernel of a set.
 template <class Kernels, class... Parameters>
-Error launch(Queue queue, void (*kernel)(Parameters...), int64_t blocks, int threads,
-             Parameters... arguments) {
+Error start(Queue queue, bool is_dependent, void (*kernel)(Parameters...), int64_t blocks,
+            int threads, Parameters... arguments) {
   const CurrentDevice device(queue.device);
   if (const cudaError_t error = device.error()) return error_of(error);
   if (const cudaError_t error = Kernels::load(queue.device)) return error_of(error);
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.stream = static_cast<cudaStream_t>(queue.stream);
+  config.attrs = &early;
+  config.numAttrs = is_dependent && Kernels::can_wait(queue.device);
   return error_of(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+// Starts a kernel of a set.
+template <class Kernels, class... Parameters>
+Error launch(Queue queue, void (*kernel)(Parameters...), int64_t blocks, int threads,
+             Parameters... arguments) {
+  return start<Kernels>(queue, false, kernel, blocks, threads, arguments...);
+}
+
+// The same for a kernel that calls wait_for_primary().
+template <class Kernels, class... Parameters>
+Error launch_dependent(Queue queue, void (*kernel)(Parameters...), int64_t blocks, int threads,
+                       Parameters... arguments) {
+  return start<Kernels>(queue, true, kernel, blocks, threads, arguments...);
 }
 
 // Entry<Type, Precision>::value for a gate and a dtype. Static, because g++ merges the instances of

@@ -66,23 +66,32 @@ class Kernel:
         block: tuple[int, int, int],
         shared: int,
         parameters: int,
+        is_dependent: bool = False,
     ) -> None:
         """Runs to the end. ``parameters`` is the address of an array of pointers, one to each
-        parameter's value; ``shared`` is the size of dynamic shared memory."""
+        parameter's value; ``shared`` is the size of dynamic shared memory. ``is_dependent`` says
+        that the kernel ahead may still run until ``griddepcontrol.wait``."""
         if _change and (text := _change(self.text)) != self.text:
             (entry,) = parse.entries(text).values()
-            return Kernel(entry, self._module)._launch(grid, block, shared, parameters)
+            changed = Kernel(entry, self._module)
+            return changed._launch(grid, block, shared, parameters, is_dependent)
         _ran[self] = None
-        self._launch(grid, block, shared, parameters)
+        self._launch(grid, block, shared, parameters, is_dependent)
 
     def _launch(
-        self, grid: tuple[int, ...], block: tuple[int, ...], shared: int, parameters: int
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared: int,
+        parameters: int,
+        is_dependent: bool,
     ) -> None:
         threads = block[0] * block[1] * block[2]
         most = self.entry.most_threads
         if threads > most or (self.entry.exact_threads and threads != most):
             raise Fault(f"launch: {threads} threads in a block of {self.name}, which is for {most}")
-        text, where = machine.launch(self._handle, (*grid, *block), shared, parameters)
+        shape = *grid, *block
+        text, where = machine.launch(self._handle, shape, shared, parameters, is_dependent)
         if text:
             raise Fault(f"{text}: {self._place(*where)}")
 

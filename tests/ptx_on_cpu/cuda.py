@@ -17,6 +17,7 @@ from ptx_on_cpu import cuda_build
 from ptx_on_cpu.cuda_build import BUILT as BUILT
 
 INVALID_CONFIGURATION = 9  # of CUDA's errors
+DEVICES = 128
 
 _architecture = cuda_build.WITH_LIBRARY
 _running = Lock()
@@ -51,12 +52,13 @@ def kernels(architecture: str = cuda_build.WITH_LIBRARY) -> dict[str, ptx_on_cpu
     ctypes.POINTER(ctypes.c_uint),
     ctypes.c_size_t,
     ctypes.c_void_p,
+    ctypes.c_bool,
 )
-def _run(name: bytes, grid, block, shared: int, parameters: int) -> bool:
+def _run(name: bytes, grid, block, shared: int, parameters: int, is_dependent: bool) -> bool:
     try:
         with _running:
             kernel = kernels(_architecture)[_name(name.decode())]
-            kernel.launch(tuple(grid[:3]), tuple(block[:3]), shared, parameters)
+            kernel.launch(tuple(grid[:3]), tuple(block[:3]), shared, parameters, is_dependent)
         return True
     except ptx_on_cpu.Fault as fault:
         text = str(fault)
@@ -71,7 +73,7 @@ def _run(name: bytes, grid, block, shared: int, parameters: int) -> bool:
 @cache
 def library() -> ctypes.CDLL:
     loaded = cuda_build.library()
-    for count in ("launches", "loaded", "devices_set"):
+    for count in ("launches", "dependent_launches", "loaded", "devices_set"):
         getattr(loaded, f"ptx_on_cpu_{count}").restype = ctypes.c_int64
     loaded.ptx_on_cpu_run_kernels_by(_run)
     return loaded
@@ -79,14 +81,17 @@ def library() -> ctypes.CDLL:
 
 @contextmanager
 def enabled(architecture: str = cuda_build.WITH_LIBRARY) -> Iterator[None]:
-    """The operators take tensors of the CPU, if they are made from now on, to the CUDA kernels."""
+    """The operators take tensors of the CPU, if they are made from now on, to the CUDA kernels, on
+    a device for each architecture, as a kernel is loaded once for a device."""
     global _architecture
     ptx_on_cpu.record_allocations()
     kernels(architecture)
     before, _architecture = _architecture, architecture
+    library().ptx_on_cpu_set_ptx_version(int(architecture.removeprefix("sm_")))
     library().ptx_on_cpu_enable()
     try:
-        yield
+        with on_device(-cuda_build.ARCHITECTURES.index(architecture) % DEVICES):
+            yield
     finally:
         library().ptx_on_cpu_disable()
         _architecture = before
@@ -132,6 +137,7 @@ class State(NamedTuple):
     """The stub's. It counts for the whole process."""
 
     launches: int
+    dependent_launches: int  # among these
     loaded: int  # kernels, on all devices together
     devices_set: int  # by cudaSetDevice
     current_device: int

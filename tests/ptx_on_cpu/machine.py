@@ -49,7 +49,8 @@ def library() -> ctypes.CDLL:
     loaded.ptx_run_ends.argtypes = [number]
     loaded.ptx_launch.restype = ctypes.c_bool
     loaded.ptx_launch.argtypes = [
-        pointer, pointer, ctypes.c_uint64, pointer, pointer, ctypes.c_size_t, pointer,
+        pointer, pointer, ctypes.c_uint64, pointer, ctypes.c_bool, pointer, ctypes.c_size_t,
+        pointer,
     ]  # fmt: skip
     loaded.ptx_set_errors.argtypes = [
         ctypes.c_int, ctypes.c_int, ctypes.c_uint32, ctypes.c_double,
@@ -94,13 +95,12 @@ def executed(handle: int, length: int) -> np.ndarray:
 
 
 def launch(
-    handle: int, shape: tuple[int, ...], shared: int, parameters: int
+    handle: int, shape: tuple[int, ...], shared: int, parameters: int, is_dependent: bool
 ) -> tuple[str, list[int]]:
     """The text of a fault, empty if there is none, and where it was."""
     text, where = ctypes.create_string_buffer(512), (ctypes.c_int64 * 5)()
-    library().ptx_launch(
-        handle, (ctypes.c_uint32 * 6)(*shape), shared, parameters, text, len(text), where
-    )
+    numbers = (ctypes.c_uint32 * 6)(*shape)
+    library().ptx_launch(handle, numbers, shared, parameters, is_dependent, text, len(text), where)
     return text.value.decode(), list(where)
 
 

@@ -19,6 +19,7 @@ std::atomic<int64_t> devices_set = 0;
 
 std::mutex loading;
 std::set<std::pair<int, const void*>> loaded;  // kernels, each on a device
+int ptx_version = 0;
 bool captures = false;
 cudaError_t planned_error = cudaSuccess;
 
@@ -64,6 +65,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   *attributes = {};
+  attributes->ptxVersion = ptx_version;
   return load(kernel);
 }
 
@@ -76,6 +78,9 @@ PTX_ON_CPU_EXPORT void ptx_on_cpu_set_current_device(int device) { current_devic
 PTX_ON_CPU_EXPORT int64_t ptx_on_cpu_devices_set() { return devices_set; }
 
 PTX_ON_CPU_EXPORT int64_t ptx_on_cpu_loaded() { return static_cast<int64_t>(loaded.size()); }
+
+// Of the kernels that are loaded from now on, such as 90.
+PTX_ON_CPU_EXPORT void ptx_on_cpu_set_ptx_version(int version) { ptx_version = version; }
 
 // No kernel can be loaded while this is on, as in the capture of a graph.
 PTX_ON_CPU_EXPORT void ptx_on_cpu_capture(bool on) { captures = on; }

@@ -36,14 +36,16 @@ struct Block::Schedule {
 };
 
 Block::Block(Program& program, const Grid& grid, const std::vector<char>& parameters,
-             const std::vector<Region>& regions, size_t shared_bytes)
+             const std::vector<Region>& regions, size_t shared_bytes, bool is_dependent)
     : program(program),
       grid(grid),
       parameters(parameters),
       regions(regions),
       shared(program.shared_bytes + shared_bytes),
+      is_dependent(is_dependent),
       barriers_(static_cast<int>(grid.threads[0] * grid.threads[1] * grid.threads[2])) {
   const int threads = barriers_.threads();
+  waited.resize(static_cast<size_t>(threads));
   for (int first = 0; first < threads; first += kLanes) {
     auto s = std::make_unique<Schedule>();
     s->team.block = this;
@@ -99,6 +101,7 @@ void Block::run(const uint32_t (&index)[3]) {
   if (shared.size()) shared.reset();
   for (auto& s : schedules_) start(*s, index);
   barriers_.reset();
+  waited.assign(waited.size(), false);
   for (;;) {
     bool waits = false;
     for (auto& s : schedules_) {

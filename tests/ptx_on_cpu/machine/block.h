@@ -23,13 +23,15 @@ struct Block {
   const std::vector<char>& parameters;
   const std::vector<Region>& regions;  // of global memory
   SharedMemory shared;
+  const bool is_dependent;   // on the kernel ahead, which may still run,
+  std::vector<bool> waited;  // until a thread has waited for it
 
   // Of the lane that makes a fault.
   int fault_thread = 0;
   int64_t fault_instruction = 0;
 
   Block(Program& program, const Grid& grid, const std::vector<char>& parameters,
-        const std::vector<Region>& regions, size_t shared_bytes);
+        const std::vector<Region>& regions, size_t shared_bytes, bool is_dependent);
   void run(const uint32_t (&index)[3]);
 
  private:

@@ -42,14 +42,14 @@ std::vector<Region> regions_of(const std::vector<char>& parameters) {
 }
 
 void run_blocks(Program& program, const Grid& grid, size_t shared_bytes, void** parameters,
-                std::string& fault, int64_t (&where)[5]) {
+                bool is_dependent, std::string& fault, int64_t (&where)[5]) {
   std::vector<char> memory(program.parameter_bytes);
   for (size_t k = 0; k < program.parameter_sizes.size(); ++k) {
     std::memcpy(memory.data() + program.parameter_offsets[k], parameters[k],
                 static_cast<size_t>(program.parameter_sizes[k]));
   }
   const std::vector<Region> regions = regions_of(memory);
-  Block block(program, grid, memory, regions, shared_bytes);
+  Block block(program, grid, memory, regions, shared_bytes, is_dependent);
   const int64_t count = int64_t{grid.blocks[0]} * grid.blocks[1] * grid.blocks[2];
   const bool is_cut = blocks_at_ends > 0 && count > 2 * blocks_at_ends;
   for (int64_t i = 0; i < count; ++i) {
@@ -128,15 +128,17 @@ PTX_EXPORT void ptx_executed(const Program* program, int64_t* counts) {
 // Of a longer launch only so many blocks run at either end; 0 is no limit.
 PTX_EXPORT void ptx_run_ends(int64_t blocks) { blocks_at_ends = blocks; }
 
-// `shape` is the grid and the block. False after a fault: then `fault` is its text, and `where` the
-// instruction, the thread and the block's three indices.
+// `shape` is the grid and the block. The kernel ahead of a dependent one may still run until that
+// waits. False after a fault: then `fault` is its text, and `where` the instruction, the thread and
+// the block's three indices.
 PTX_EXPORT bool ptx_launch(Program* program, const uint32_t* shape, uint64_t shared_bytes,
-                           void** parameters, char* fault, size_t fault_bytes, int64_t* where) {
+                           void** parameters, bool is_dependent, char* fault, size_t fault_bytes,
+                           int64_t* where) {
   Grid grid;
   std::memcpy(&grid, shape, sizeof grid);
   std::string text;
   int64_t place[5] = {};
-  run_blocks(*program, grid, shared_bytes, parameters, text, place);
+  run_blocks(*program, grid, shared_bytes, parameters, is_dependent, text, place);
   std::memcpy(where, place, sizeof place);
   std::strncpy(fault, text.c_str(), fault_bytes - 1);
   return text.empty();

@@ -60,6 +60,13 @@ const Region& region_of(const Block& block, uint64_t address, size_t size, int l
   fail(what, address, size, lane);
 }
 
+// The kernel ahead may write what this one reads, or read what this one writes.
+void check_order(const Team& t, int lane) {
+  const Block& block = *t.block;
+  if (!block.is_dependent || block.waited[t.first_thread + lane]) return;
+  throw Fault("racecheck: global memory, without a wait for the kernel ahead", lane);
+}
+
 struct Global {
   static constexpr bool kIsWritten = true;
   using Address = uint64_t;
@@ -71,6 +78,7 @@ struct Global {
     for_each_active(t, [&](int lane) {
       const uint64_t address = addresses[lane] + i.offset;
       check_alignment(address, size, lane);
+      check_order(t, lane);
       if (!holds(*region, address, size)) region = &region_of(*t.block, address, size, lane);
       f(lane, reinterpret_cast<char*>(address));
     });

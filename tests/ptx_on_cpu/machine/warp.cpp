@@ -1,4 +1,5 @@
-// What the lanes of a warp exchange. PTX ISA 9.0, sections 9.7.9.6 and 9.7.13.
+// What the lanes of a warp exchange, and their wait for the kernel ahead. PTX ISA 9.0, sections
+// 9.7.9.6 and 9.7.13.
 #include <string>
 
 #include "block.h"
@@ -89,6 +90,12 @@ void pass_barrier(Team& t, const Instruction& i) {
   });
 }
 
+void wait_for_primary(Team& t, const Instruction&) {
+  for_each_active(t, [&](int lane) { t.block->waited[t.first_thread + lane] = true; });
+}
+// Here a kernel starts when the one ahead of it has ended.
+void launch_dependents(Team&, const Instruction&) {}
+
 bool both(bool a, bool b) { return a && b; }
 bool either(bool a, bool b) { return a || b; }
 
@@ -106,6 +113,8 @@ void add_warp_operations(Table& table) {
   table["shfl.sync.up.b32"] = {shuffle<upwards>, widths};
   table["shfl.sync.down.b32"] = {shuffle<downwards>, widths};
   table["bar.warp.sync"] = {pass_barrier, {4}};
+  table["griddepcontrol.wait"] = {wait_for_primary, {}};
+  table["griddepcontrol.launch_dependents"] = {launch_dependents, {}};
   table["vote.sync.all.pred"] = reduction<bool, both>();
   table["vote.sync.any.pred"] = reduction<bool, either>();
   table["redux.sync.min.u32"] = reduction<uint32_t, minimum>();
