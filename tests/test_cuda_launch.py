@@ -10,7 +10,7 @@ import pytest
 import torch
 from calls import CORE_CALLS, DTYPES, Call
 from layouts import LAYOUTS, arrangements
-from ptx_on_cpu import cuda, cuda_build, only_ends
+from ptx_on_cpu import cuda, only_ends
 from torch import Tensor
 
 from gelu_kernels import functional
@@ -118,16 +118,16 @@ def test_a_capture_without_a_warm_up_is_refused() -> None:
 SECOND_STAGE = next(call for call in CORE_CALLS if call.op.name == "gate_backward_bias")
 
 
-def test_the_second_stage_does_not_wait_to_be_launched() -> None:
+@pytest.mark.parametrize("version", [80, 90, 100])
+@pytest.mark.usefixtures("unused_device")
+def test_the_second_stage_does_not_wait_to_be_launched(version: int) -> None:
     """Code for 9.0 or more waits in the kernel instead, as test_ptx_changes.py shows."""
-    for architecture in cuda_build.ARCHITECTURES:
-        with cuda.enabled(architecture):
-            before = cuda.state()
-            start(SECOND_STAGE)
-            after = cuda.state()
-        assert after.launches == before.launches + 2
-        dependent = after.dependent_launches - before.dependent_launches
-        assert dependent == (architecture != "sm_80"), architecture
+    with cuda.compiled_for(version):
+        before = cuda.state()
+        start(SECOND_STAGE)
+        after = cuda.state()
+    assert after.launches == before.launches + 2
+    assert after.dependent_launches - before.dependent_launches == (version >= 90)
 
 
 def test_no_other_kernel_starts_early(call: Call, device: int) -> None:

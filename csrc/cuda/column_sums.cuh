@@ -11,9 +11,9 @@
 
 namespace gelu_kernels::cuda {
 
-// dx of a lane's columns, row by row: load(i) reads its operands but dy for the row i of the rows
-// ahead, and apply() computes Terms of dx from these and from dy. Gate may be a mask, or
-// WithLocationAndScale.
+// dx of a lane's columns, row by row: load() reads the operands but dy of the next row,
+// numbers_of() what it read, and apply() computes Terms of dx from these numbers and from dy. With
+// dy, a row has so many `vectors`. Gate may be a mask, or WithLocationAndScale.
 template <class Gate, class Precision, class Part>
 struct Gradient;
 
@@ -26,13 +26,10 @@ struct Terms {
 // What a Gradient that reads x has of it.
 template <class Precision, class Part>
 struct RowsOfX {
-  using Real = typename Precision::Real;
-
-  struct Row {
-    Part x;
-    Real numbers[Part::size];
-
-    __device__ __forceinline__ void unpack() { x.unpack(numbers); }
+  static constexpr int vectors = 2;  // of a row, with dy
+  using Row = Part;
+  struct Numbers {
+    typename Precision::Real x[Part::size];
   };
 
   const char* row;
@@ -44,22 +41,28 @@ struct RowsOfX {
         step(kWarps * first.row_stride),
         column_stride(first.column_stride),
         left(left) {}
-  __device__ __forceinline__ Row load(int i) const {
-    return {Part::load(row + i * step, column_stride, left), {}};
+  __device__ __forceinline__ Row load() {
+    const Row x = Part::load(row, column_stride, left);
+    row += step;
+    return x;
   }
-  __device__ __forceinline__ void advance(int rows) { row += rows * step; }
+  static __device__ __forceinline__ Numbers numbers_of(const Row& row) {
+    Numbers numbers;
+    row.unpack(numbers.x);
+    return numbers;
+  }
 };
 
 // What a Gradient that reads a mask has of it.
 template <class Part>
 struct RowsOfMask {
+  static constexpr int vectors = 1;
   struct Row {
     // Elements that are spaced have a byte each; others share one, as there are no more than eight
     // and their number divides the length of the row.
     uint8_t bytes[Part::spacing == 1 ? 1 : Part::size];
     int first_bit;
 
-    __device__ __forceinline__ void unpack() {}
     // From the element j on, numbers that are kept, and 0 for others.
     template <class Numbers>
     __device__ __forceinline__ Numbers select(Numbers x, int j) const {
@@ -82,22 +85,26 @@ struct RowsOfMask {
 
   __device__ __forceinline__ RowsOfMask(const ColumnSums& m, int64_t row, int64_t column, int left)
       : mask(m.mask), bit(row * m.columns + column), step(kWarps * m.columns), left(left) {}
-  __device__ __forceinline__ Row load(int i) const {
-    const int64_t first = bit + i * step;
+  __device__ __forceinline__ Row load() {
     Row row = {};
-    row.first_bit = first % 8;
+    row.first_bit = bit % 8;
     if constexpr (Part::spacing == 1) {
-      row.bytes[0] = mask[first / 8];
+      row.bytes[0] = mask[bit / 8];
     } else {
 #pragma unroll
       for (int j = 0; j < Part::size; ++j) {
-        if (j * Part::spacing < left) row.bytes[j] = mask[first / 8 + j * (Part::spacing / 8)];
+        if (j * Part::spacing < left) row.bytes[j] = mask[bit / 8 + j * (Part::spacing / 8)];
       }
     }
+    bit += step;
     return row;
   }
-  __device__ __forceinline__ void advance(int rows) { bit += rows * step; }
+  static __device__ __forceinline__ Row numbers_of(const Row& row) { return row; }
 };
+
+template <class Gate, class Precision, class Part, class G = Gradient<Gate, Precision, Part>>
+constexpr int kRowsAhead = column_sum_rows(G::vectors, Part::spacing == 1 ? Part::size : 0, G::sums,
+                                           kPacked<typename Precision::Real> > 1);
 
 template <class Gate, class Precision, class Part>
 __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
@@ -105,9 +112,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
   using Real = typename Precision::Real;
   constexpr int segment = kWarp * Part::size;
   constexpr int kSums = Gradient<Gate, Precision, Part>::sums;
-  // More would not fit in the registers.
-  constexpr bool kIsSmall = sizeof(Real) == 4 && (kSums == 1 || kPacked<Real> == 1);
-  constexpr int kRows = Part::spacing == 1 && kIsSmall ? kColumnSumRows : 1;
+  constexpr int kRows = kRowsAhead<Gate, Precision, Part>;
   static_assert(kWarps == kRowLanes);
   start_dependent();  // the second stage
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -125,48 +130,50 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     const char* dy_row = tile_at(m.dy, begin, first).data;
     const int64_t dx_step = kWarps * m.dx.row_stride, dy_step = kWarps * m.dy.row_stride;
 
-    const auto add_rows = [&](auto constant) {
-      constexpr int count = decltype(constant)::value;
-      Part dy[count];
-      typename Gradient<Gate, Precision, Part>::Row rest[count];
+    // A row is loaded as soon as the registers of an earlier one are free, so that kRows - 1 are
+    // under way while one is computed.
+    Part dy[kRows];
+    typename Gradient<Gate, Precision, Part>::Row rest[kRows];
+    const auto load = [&](int i) {
+      dy[i] = Part::load(dy_row, m.dy.column_stride, left);
+      rest[i] = gradient.load();
+      dy_row += dy_step;
+    };
+    const auto add_row = [&](const Part& dy_row, const auto& numbers) {
+      Real dy_numbers[Part::size], dx[Part::size];
+      dy_row.unpack(dy_numbers);
 #pragma unroll
-      for (int i = 0; i < count; ++i) {
-        dy[i] = Part::load(dy_row + i * dy_step, m.dy.column_stride, left);
-        rest[i] = gradient.load(i);
-      }
+      for (int j = 0; j < Part::size; j += kPacked<Real>) {
+        const auto result = gradient.apply(pack(dy_numbers + j), numbers, j);
+        unpack(result.dx, dx + j);
+        // Not in pairs: the terms are products.
 #pragma unroll
-      for (int i = 0; i < count; ++i) {
-        Real dy_numbers[Part::size], dx[Part::size];
-        dy[i].unpack(dy_numbers);
-        rest[i].unpack();
+        for (int s = 0; s < kSums; ++s) {
+          Real added[kPacked<Real>];
+          unpack(result.added[s], added);
 #pragma unroll
-        for (int j = 0; j < Part::size; j += kPacked<Real>) {
-          const auto result = gradient.apply(pack(dy_numbers + j), rest[i], j);
-          unpack(result.dx, dx + j);
-          // Not in pairs: the terms are products.
-#pragma unroll
-          for (int s = 0; s < kSums; ++s) {
-            Real added[kPacked<Real>];
-            unpack(result.added[s], added);
-#pragma unroll
-            for (int k = 0; k < kPacked<Real>; ++k) sum[s][j + k] += added[k];
-          }
+          for (int k = 0; k < kPacked<Real>; ++k) sum[s][j + k] += added[k];
         }
-        Part::round(dx).store(dx_row + i * dx_step, m.dx.column_stride, left);
       }
-      dx_row += count * dx_step;
-      dy_row += count * dy_step;
-      gradient.advance(count);
+      Part::round(dx).store(dx_row, m.dx.column_stride, left);
+      dx_row += dx_step;
     };
 
     const int64_t end = min(block_rows * (block + 1), m.rows);
     int rows = begin < end ? static_cast<int>((end - begin + kWarps - 1) / kWarps) : 0;
-    if constexpr (kRows > 1) {
-#pragma unroll 1
-      for (; rows >= kRows; rows -= kRows) add_rows(std::integral_constant<int, kRows>());
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      if (i < rows) load(i);
     }
 #pragma unroll 1
-    for (; rows > 0; --rows) add_rows(std::integral_constant<int, 1>());
+    for (; rows > 0; rows -= kRows) {
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if (i > 0 && i >= rows) break;
+        add_row(dy[i], gradient.numbers_of(rest[i]));
+        if (i + kRows < rows) load(i);
+      }
+    }
   }
 
   __shared__ Real sums[kSums][kWarps][segment];

@@ -13,16 +13,25 @@ constexpr int kSegmentBytes = kWarp * kVectorBytes;  // one access of a warp
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 
-// Rows that a thread loads before it computes, and blocks that a processor is to have room for. A
-// bandwidth of 3 TB/s times a latency of 0.7 us asks for 16 kB in flight on each of an H100's 132
-// processors. Four blocks of 256 threads with 4 vectors are 64 kB; they leave a thread 64
-// registers. With more operands there are fewer rows; three inputs, or column sums, also need more
-// registers, and so does a bias in 16 bits beside pairs of floats.
+// Rows that a thread loads before it computes, and blocks that a processor is to have room for.
+// CCCL found by experiment that 32 kB in flight on a processor fill an H100's memory, 48 an H200's
+// and 64 a B200's (cub's cc_to_min_bytes_in_flight). Four blocks of 256 threads with 4 vectors are
+// 64 kB; they leave a thread 64 registers. With more operands there are fewer rows; three inputs,
+// or column sums, also need more registers, and so does a bias in 16 bits beside pairs of floats.
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : inputs == 2 ? 2 : 1; }
 constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
 constexpr int kBiasedPairsBlocksPerProcessor = 3;
 constexpr int kScaledBlocksPerProcessor = 2;  // with a location and a scale 3 would spill 64 bytes
-constexpr int kColumnSumRows = 2;
+
+// Rows of column sums that a thread has registers for, each loaded again as soon as it is computed:
+// of so many vectors of so many elements (0: none), with so many sums, for pairs of floats. Two
+// blocks of 256 threads with 8 vectors are 64 kB, of which at least 48 are under way at any time.
+// More rows would not fit in the registers: location and scale have two sums, and two vectors
+// beside.
+constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
+  if (size < 4) return 2;
+  return sums == 1 ? 8 / vectors : has_pairs ? 1 : 3;
+}
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
 // The SOI map: bytes of the mask that a thread has. It loads all of their elements before it

@@ -45,6 +45,10 @@ def kernels(architecture: str = cuda_build.WITH_LIBRARY) -> dict[str, ptx_on_cpu
     return found
 
 
+def _version(architecture: str) -> int:
+    return int(architecture.removeprefix("sm_"))
+
+
 @ctypes.CFUNCTYPE(
     ctypes.c_bool,
     ctypes.c_char_p,
@@ -87,16 +91,26 @@ def enabled(architecture: str = cuda_build.WITH_LIBRARY) -> Iterator[None]:
     ptx_on_cpu.record_allocations()
     kernels(architecture)
     before, _architecture = _architecture, architecture
-    library().ptx_on_cpu_set_ptx_version(int(architecture.removeprefix("sm_")))
     library().ptx_on_cpu_enable()
+    device = -cuda_build.ARCHITECTURES.index(architecture) % DEVICES
     try:
-        with on_device(-cuda_build.ARCHITECTURES.index(architecture) % DEVICES):
+        with compiled_for(_version(architecture)), on_device(device):
             yield
     finally:
         library().ptx_on_cpu_disable()
         _architecture = before
         if _raised:
             raise _raised.pop()
+
+
+@contextmanager
+def compiled_for(version: int) -> Iterator[None]:
+    """The kernels say that their PTX is of this version, such as 90."""
+    library().ptx_on_cpu_set_ptx_version(version)
+    try:
+        yield
+    finally:
+        library().ptx_on_cpu_set_ptx_version(_version(_architecture))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ template <class Gate, class Precision, class Part>
 struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision, Part> {
   static constexpr int sums = 2;
   using Real = typename Precision::Real;
-  using typename RowsOfX<Precision, Part>::Row;
+  using typename RowsOfX<Precision, Part>::Numbers;
 
   Real loc[Part::size], scale[Part::size], inverse[Part::size];
 
@@ -27,9 +27,9 @@ struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision
     }
   }
   // From the element j on.
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
                                                              int j) const {
-    const auto of = cdf_gradients<Gate, Precision>(dy, pack(row.numbers + j), pack(loc + j),
+    const auto of = cdf_gradients<Gate, Precision>(dy, pack(row.x + j), pack(loc + j),
                                                    pack(scale + j), pack(inverse + j));
     return {of.dx, {of.dloc, of.dscale}};
   }

@@ -9,13 +9,17 @@ struct Code {};
 
 template <class Precision, class Part>
 struct Gradient<Code, Precision, Part> {
-  static constexpr int sums = 1;
+  static constexpr int sums = 1, vectors = 1;
   using Real = typename Precision::Real;
 
+  // As the codes are in memory: consecutive ones in a word, others in a byte each.
   struct Row {
+    uint64_t word;
+    uint8_t bytes[Part::spacing == 1 ? 1 : Part::size];
+    bool is_odd;  // the first element
+  };
+  struct Numbers {
     uint8_t codes[Part::size];
-
-    __device__ __forceinline__ void unpack() {}
   };
 
   const uint8_t* code;
@@ -29,25 +33,34 @@ struct Gradient<Code, Precision, Part> {
         element(row * m.columns + column),
         step(kWarps * m.columns),
         left(left) {}
-  __device__ __forceinline__ Row load(int i) const {
-    const int64_t first = element + i * step;
+  __device__ __forceinline__ Row load() {
     const int bits = decoder.codebook.bits;
     Row row = {};
+    row.is_odd = element % 2;
     if constexpr (Part::spacing == 1) {
-      const uint64_t codes = load_codes<Part::size>(code, first, bits);
-#pragma unroll
-      for (int j = 0; j < Part::size; ++j) row.codes[j] = code_of(codes, j);
+      row.word = load_packed_codes<Part::size>(code, element, bits);
     } else {
 #pragma unroll
       for (int j = 0; j < Part::size; ++j) {
-        if (j * Part::spacing < left) {
-          row.codes[j] = load_code(code, first + j * Part::spacing, bits);
-        }
+        const int64_t at = element + j * Part::spacing;
+        if (j * Part::spacing < left) row.bytes[j] = code[bits == 8 ? at : at / 2];
       }
     }
+    element += step;
     return row;
   }
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+  __device__ __forceinline__ Numbers numbers_of(const Row& row) const {
+    const int bits = decoder.codebook.bits;
+    Numbers numbers;
+    const uint64_t codes = unpack_codes(row.word, bits);
+#pragma unroll
+    for (int j = 0; j < Part::size; ++j) {
+      numbers.codes[j] =
+          Part::spacing == 1 ? code_of(codes, j) : unpack_code(row.bytes[j], row.is_odd, bits);
+    }
+    return numbers;
+  }
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
                                                              int j) const {
     Real dx[kPacked<Real>];
     unpack(dy, dx);
@@ -55,7 +68,6 @@ struct Gradient<Code, Precision, Part> {
     for (int k = 0; k < kPacked<Real>; ++k) dx[k] *= decoder.factor<Real>(row.codes[j + k]);
     return {pack(dx), {pack(dx)}};
   }
-  __device__ __forceinline__ void advance(int rows) { element += rows * step; }
 };
 
 template <class, class Precision>

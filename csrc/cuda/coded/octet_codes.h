@@ -33,21 +33,31 @@ __device__ __forceinline__ void store_codes(uint8_t* code, int64_t octet, uint64
     *reinterpret_cast<uint32_t*>(code + octet * 4) = pack_pairs(codes);
   }
 }
-// Of so many consecutive elements, from a multiple of that on.
+// Of so many consecutive elements, from a multiple of that on, as they are in memory.
 template <int size>
-__device__ __forceinline__ uint64_t load_codes(const uint8_t* code, int64_t first, int bits) {
+__device__ __forceinline__ uint64_t load_packed_codes(const uint8_t* code, int64_t first,
+                                                      int bits) {
   using Bytes =
       std::conditional_t<size == 8, uint64_t, std::conditional_t<size == 4, uint32_t, uint16_t>>;
   using Pairs =
       std::conditional_t<size == 8, uint32_t, std::conditional_t<size == 4, uint16_t, uint8_t>>;
   if (bits == 8) return *reinterpret_cast<const Bytes*>(code + first);
-  return unpack_pairs(*reinterpret_cast<const Pairs*>(code + first / 2));
+  return *reinterpret_cast<const Pairs*>(code + first / 2);
+}
+__device__ __forceinline__ uint64_t unpack_codes(uint64_t packed, int bits) {
+  return bits == 8 ? packed : unpack_pairs(static_cast<uint32_t>(packed));
+}
+template <int size>
+__device__ __forceinline__ uint64_t load_codes(const uint8_t* code, int64_t first, int bits) {
+  return unpack_codes(load_packed_codes<size>(code, first, bits), bits);
 }
 
-// Of one element.
+// Of one element, in its byte.
+__device__ __forceinline__ uint32_t unpack_code(uint32_t byte, int64_t element, int bits) {
+  return bits == 8 ? byte : byte >> (element % 2 * 4) & 15;
+}
 __device__ __forceinline__ uint32_t load_code(const uint8_t* code, int64_t element, int bits) {
-  if (bits == 8) return code[element];
-  return code[element / 2] >> (element % 2 * 4) & 15;
+  return unpack_code(code[bits == 8 ? element : element / 2], element, bits);
 }
 
 inline bool has_whole_words(const uint8_t* code) {

@@ -10,7 +10,7 @@ struct WithDropout {};
 // dx = m dy k g'(x + bias)
 template <class Gate, class Precision, class Part>
 struct Gradient<WithDropout<Gate>, Precision, Part> {
-  static constexpr int sums = 1;
+  static constexpr int sums = 1, vectors = 2;
   using Real = typename Precision::Real;
   using X = RowsOfX<Precision, Part>;
   using Mask = RowsOfMask<Part>;
@@ -18,8 +18,9 @@ struct Gradient<WithDropout<Gate>, Precision, Part> {
   struct Row {
     typename X::Row x;
     typename Mask::Row mask;
-
-    __device__ __forceinline__ void unpack() { x.unpack(); }
+  };
+  struct Numbers : X::Numbers {
+    typename Mask::Row mask;
   };
 
   X x;
@@ -33,18 +34,17 @@ struct Gradient<WithDropout<Gate>, Precision, Part> {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
   }
-  __device__ __forceinline__ Row load(int i) const { return {x.load(i), mask.load(i)}; }
+  __device__ __forceinline__ Row load() { return {x.load(), mask.load()}; }
+  static __device__ __forceinline__ Numbers numbers_of(const Row& row) {
+    return {X::numbers_of(row.x), row.mask};
+  }
   // From the element j on.
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
                                                              int j) const {
-    const auto dx = AddBias<Backward<Gate, Precision>>::apply(
-        dy * Packed<Real>(factor), pack(row.x.numbers + j), pack(bias + j));
+    const auto dx = AddBias<Backward<Gate, Precision>>::apply(dy * Packed<Real>(factor),
+                                                              pack(row.x + j), pack(bias + j));
     const Packed<Real> kept = row.mask.select(dx, j);
     return {kept, {kept}};
-  }
-  __device__ __forceinline__ void advance(int rows) {
-    x.advance(rows);
-    mask.advance(rows);
   }
 };
 

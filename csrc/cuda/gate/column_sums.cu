@@ -9,7 +9,7 @@ template <class Gate, class Precision, class Part>
 struct Gradient : RowsOfX<Precision, Part> {
   static constexpr int sums = 1;
   using Real = typename Precision::Real;
-  using typename RowsOfX<Precision, Part>::Row;
+  using typename RowsOfX<Precision, Part>::Numbers;
 
   Real bias[Part::size];
 
@@ -19,10 +19,9 @@ struct Gradient : RowsOfX<Precision, Part> {
     Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
   }
   // From the element j on.
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
                                                              int j) const {
-    const auto dx =
-        AddBias<Backward<Gate, Precision>>::apply(dy, pack(row.numbers + j), pack(bias + j));
+    const auto dx = AddBias<Backward<Gate, Precision>>::apply(dy, pack(row.x + j), pack(bias + j));
     return {dx, {dx}};
   }
 };
