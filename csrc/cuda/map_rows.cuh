@@ -105,12 +105,23 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kColumns
 #pragma unroll
       for (int i = 0; i < kRows; ++i) in[i][k] = V::load(address(outputs + k, i));
     }
-#pragma unroll
+    // Of three inputs ptxas would load a part when it needs it, one latency after the other. It
+    // does not move a load into a loop; there the rows to come move up in their registers.
+    constexpr bool kIsLoop = inputs == 3;
+#pragma unroll(kIsLoop ? 1 : kRows)
     for (int i = 0; i < kRows; ++i) {
       V out[outputs];
-      M::apply(out, in[i], along, each, each_along);
+      M::apply(out, in[kIsLoop ? 0 : i], along, each, each_along);
 #pragma unroll
-      for (int r = 0; r < outputs; ++r) out[r].store(address(r, i));
+      for (int r = 0; r < outputs; ++r) {
+        out[r].store(address(r, kIsLoop ? 0 : i));
+        if constexpr (kIsLoop) first[r] += m.row_stride[r];
+      }
+#pragma unroll
+      for (int next = 1; kIsLoop && next < kRows; ++next) {
+#pragma unroll
+        for (int k = 0; k < inputs; ++k) in[next - 1][k] = in[next][k];
+      }
     }
     return;
   }

@@ -18,7 +18,8 @@ constexpr int kThreads = kWarps * kWarp;
 // and 64 a B200's (cub's cc_to_min_bytes_in_flight). Four blocks of 256 threads with 4 vectors are
 // 64 kB; they leave a thread 64 registers. With more operands there are fewer rows; three inputs,
 // or column sums, also need more registers, and so does a bias in 16 bits beside pairs of floats.
-constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : inputs == 2 ? 2 : 1; }
+// Three blocks with 2 rows of three inputs are 72 kB.
+constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : 2; }
 constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
 constexpr int kBiasedPairsBlocksPerProcessor = 3;
 constexpr int kScaledBlocksPerProcessor = 2;  // with a location and a scale 3 would spill 64 bytes
