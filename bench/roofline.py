@@ -1,8 +1,9 @@
 """``python -m bench.roofline``: how near each kernel is to the speed of a copy, predicted.
 
 It needs no GPU. A kernel's machine code has its instructions for an element, machines.py has the
-speed of each resource of a GPU, and the resource that takes longest binds. A measurement of the
-same kernel, where there is one, stands beside the prediction.
+speed of each resource of a GPU, and the resource that takes longest binds. What that leaves out,
+launches.py predicts for tensors of a size: latency, waves of blocks, and other kernels. A
+measurement of the same kernel, where there is one, stands beside the prediction.
 """
 
 import json
@@ -10,6 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -21,8 +23,9 @@ from gelu_kernels.operators import PUBLIC, CoreOperator, PublicOperator, core
 from machine_code import budgets
 from machine_code.backends import BACKENDS
 from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate
+from machine_code.launches import Launch
 from machine_code.machines import LANES, MACHINES, Machine, Prediction
-from machine_code.vector_kernels import busiest, vector_kernels
+from machine_code.vector_kernels import VectorKernel, busiest, vector_kernels
 
 
 def kernel_of(op: PublicOperator, direction: str) -> tuple[CoreOperator, bool]:
@@ -40,7 +43,14 @@ MEASURED = {
     if core(getattr(op, direction)) in OPERATORS
 }
 
-Needs = dict[Case, tuple[float, dict[str, float]]]  # slots, and instructions by name
+
+class Need(NamedTuple):
+    slots: float
+    instructions: dict[str, float]  # by name
+    kernel: VectorKernel | None = None  # that was compiled
+
+
+Needs = dict[Case, Need]
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,7 @@ class Row:
     machine: Machine
     case: Case
     predicted: Prediction
+    launch: Launch | None
     measured: float | None  # % of a copy's speed
 
     def as_json(self) -> dict[str, object]:
@@ -57,12 +68,13 @@ class Row:
             "predicted picoseconds": self.predicted.picoseconds,
             "predicted bound": self.predicted.bound,
             "predicted % of roof": self.predicted.percent,
+            "predicted of a launch": self.launch and self.launch.as_json(),
             "measured % of roof": self.measured,
         }
 
 
 def allowed(architecture: str) -> Needs:
-    return {case: (slots[architecture], {}) for case, slots in budgets.read().items()}
+    return {case: Need(slots[architecture], {}) for case, slots in budgets.read().items()}
 
 
 def compiled(architecture: str, cases: list[Case]) -> Needs:
@@ -72,7 +84,7 @@ def compiled(architecture: str, cases: list[Case]) -> Needs:
             raise click.ClickException(f"{backend} needs {', '.join(missing)}; see --budgets")
         kernels = BACKENDS[backend].kernels(architecture)
         found = busiest(vector_kernels(kernels))
-        needs |= {case: (x.slots, x.instructions) for case, x in found.items()}
+        needs |= {case: Need(x.slots, x.instructions, x) for case, x in found.items()}
     return needs
 
 
@@ -91,19 +103,26 @@ def measurements(results: Path, device: str) -> dict[Case, float]:
     return found
 
 
-def rows_of(machine: Machine, cases: list[Case], needs: Needs, results: Path) -> list[Row]:
+def rows_of(
+    machine: Machine, cases: list[Case], needs: Needs, results: Path, mib: int = 256
+) -> list[Row]:
     measured = measurements(results, machine.device)
-    return [
-        Row(machine, case, machine.predict(case.moved, *needs[case]), measured.get(case))
-        for case in cases
-    ]
+    rows = []
+    for case in cases:
+        slots, instructions, kernel = needs[case]
+        predicted = machine.predict(case.moved, slots, instructions)
+        launch = Launch(machine, kernel, mib) if kernel else None
+        rows.append(Row(machine, case, predicted, launch, measured.get(case)))
+    return rows
 
 
 def assumptions(machines: list[Machine]) -> Table:
     table = Table("machine", "what", "value", "source", title="The predictions rest on this")
     for machine in machines:
         names = ["processors", "clock, GHz", "bandwidth, TB/s", "copy, TB/s"]
+        names += ["latency, cycles", "loads that fill the memory, kB for a processor"]
         values = [machine.processors, machine.clock, machine.bandwidth, machine.copied]
+        values += [machine.latency, machine.in_flight]
         for name, value, source in zip(names, values, machine.sources, strict=True):
             table.add_row(machine.name, name, str(value), source)
     return table
@@ -115,15 +134,20 @@ def predictions(machine: Machine, rows: list[Row]) -> Table:
     times = [name for name in ("memory", *LANES[machine.architecture]) if name in seen]
     for name in ("kernel", "backend"):
         table.add_column(name, no_wrap=True)
-    for name in (*times, "bound", "% of roof"):
+    launches = [row.launch for row in rows if row.launch]
+    size = f"% at {launches[0].mib} MiB" if launches else "% of a launch"
+    for name in (*times, "bound", "% of roof", "kB in flight", "waves", size):
         table.add_column(f"predicted\n{name}", justify="right")
     table.add_column("measured\n% of roof", justify="right")
     for row in rows:
-        found = row.predicted.picoseconds
+        found, launch = row.predicted.picoseconds, row.launch
         table.add_row(
             *(row.case.name, row.case.backend),
             *(f"{found[name]:.2f}" if name in found else "" for name in times),
             *(row.predicted.bound, f"{row.predicted.percent:.1f}"),
+            f"{launch.kilobytes_in_flight:.0f}" if launch else "",
+            f"{launch.waves:.1f}" if launch else "",
+            f"{launch.percent:.1f}" if launch else "",
             "" if row.measured is None else f"{row.measured:.1f}",
         )
     return table
@@ -137,9 +161,10 @@ def predictions(machine: Machine, rows: list[Row]) -> Table:
 @choice("--backend", "backends", BACKENDS)
 @click.option("--bias/--no-bias", "biased", default=None, help="Only with or without; else both.")
 @click.option("--budgets", "bounds", is_flag=True, help="The recorded slots; compiles nothing.")
+@click.option("--mib", type=click.Choice(["64", "256"]), default="256", help="Of each tensor.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
 @click.option("--json", "output", type=click.File("w"), help="Write the same to a file.")
-def main(machines, ops, gates, dtypes, backends, biased, bounds, results, output) -> None:
+def main(machines, ops, gates, dtypes, backends, biased, bounds, mib, results, output) -> None:
     """Predict, without a GPU, how near each kernel is to the speed of a copy."""
     cases = [
         x
@@ -156,7 +181,7 @@ def main(machines, ops, gates, dtypes, backends, biased, bounds, results, output
     console.print(assumptions(chosen))
     rows = []
     for machine in chosen:
-        rows.append(rows_of(machine, cases, needs[machine.architecture], results))
+        rows.append(rows_of(machine, cases, needs[machine.architecture], results, int(mib)))
         console.print(predictions(machine, rows[-1]))
     if output:
         found = [row.as_json() for of_machine in rows for row in of_machine]

@@ -63,7 +63,9 @@ class Machine:
     clock: float  # GHz, assumed while memory is busy
     bandwidth: float  # TB/s, the vendor's
     copied: float  # TB/s, measured: bytes read and bytes written
-    sources: tuple[str, str, str, str]  # of these four numbers
+    latency: float  # cycles, of a load while nothing else is loaded
+    in_flight: int  # kB of loads under way that fill the memory, for a processor
+    sources: tuple[str, str, str, str, str, str]  # of these six numbers
 
     def lanes(self, name: str) -> float:
         """In a picosecond."""
@@ -86,41 +88,52 @@ class Machine:
         return Prediction({"memory": moved / self.copied, **times})
 
 
+HOPPER_LATENCY = "markdewing/AI_kernels, latency: GH200"
+IN_FLIGHT = "NVIDIA/cccl: cub's cc_to_min_bytes_in_flight, by experiment"
+
 _ALL = [
     Machine(
-        *("A100", "NVIDIA A100-SXM4-80GB", "sm_80", 108, 1.41, 2.039, 1.737),
+        *("A100", "NVIDIA A100-SXM4-80GB", "sm_80", 108, 1.41, 2.039, 1.737, 466, 16),
         (
             "A100 whitepaper",
             "A100 whitepaper: boost",
             "A100 80GB SXM datasheet",
             "RRZE-HPC/gpu-benches, gpu-stream/a100_80.txt: scale",
+            "arXiv:2402.13499, table of latencies",
+            IN_FLIGHT,
         ),
     ),
     Machine(
-        *("H100", "NVIDIA H100 80GB HBM3", "sm_90", 132, 1.7, 3.35, 3.0),
+        *("H100", "NVIDIA H100 80GB HBM3", "sm_90", 132, 1.7, 3.35, 3.0, 690, 32),
         (
             "H100 whitepaper",
             "below the maximum, 1.98; tile-ai/TileOPs#1588: not even 1.83 is held at full load",
             "H100 SXM datasheet",
             "KernelBench timings: F.gelu of 1.6e9 float32",
+            HOPPER_LATENCY,
+            IN_FLIGHT,
         ),
     ),
     Machine(
-        *("H200", "NVIDIA H200", "sm_90", 132, 1.7, 4.8, 4.3),
+        *("H200", "NVIDIA H200", "sm_90", 132, 1.7, 4.8, 4.3, 690, 48),
         (
             "H100 whitepaper: the same processor",
             "as of the H100; the maximum was seen after matrix products",
             "H200 SXM datasheet",
             "this project's developers: torch, a copy of 4.3 GB in 2.0 ms",
+            HOPPER_LATENCY,
+            IN_FLIGHT,
         ),
     ),
     Machine(
-        *("B200", "NVIDIA B200", "sm_100", 148, 1.75, 8.0, 6.7),
+        *("B200", "NVIDIA B200", "sm_100", 148, 1.75, 8.0, 6.7, 860, 64),
         (
             "pytorch/ao#4002: by its driver",
             "below the maximum, 1.965; Dao-AILab/flash-attention#2488 locks 1.755",
             "Blackwell datasheet; a later one has 7.7",
             "NVIDIA/cccl#7391: 2^28 float32 to as many",
+            "markdewing/AI_kernels, latency: B200",
+            IN_FLIGHT,
         ),
     ),
 ]

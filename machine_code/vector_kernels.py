@@ -18,10 +18,30 @@ class VectorKernel:
     kernel: Kernel
 
     @cached_property
+    def _flow(self) -> ControlFlow:
+        return ControlFlow(self.kernel.instructions)
+
+    @cached_property
     def path(self) -> Code:
         """The instructions from the entry to the exit, or once round the loop."""
-        flow = ControlFlow(self.kernel.instructions)
-        return flow.vector_loop() if self.case.has_sums else flow.vector_path()
+        return self._flow.vector_loop() if self.case.has_sums else self._flow.vector_path()
+
+    @cached_property
+    def _loop_over_loaded(self) -> Code:
+        """A loop on the path that stores what was loaded before it."""
+        names = [[x.name for x in loop if is_wide(x)] for loop in self._flow.loops()]
+        loops = [
+            loop
+            for loop, wide in zip(self._flow.loops(), names, strict=True)
+            if "STG" in wide and "LDG" not in wide
+        ]
+        return loops[0] if loops and not self.case.has_sums else []
+
+    @property
+    def _rounds(self) -> int:
+        """So often the path goes round that loop."""
+        once = self.stores // self.case.outputs * self.case.inputs
+        return self.loads // once if self._loop_over_loaded and once else 1
 
     @cached_property
     def loads(self) -> int:
@@ -34,7 +54,7 @@ class VectorKernel:
     @property
     def vectors(self) -> int:
         """The vectors of elements: each output has so many stores."""
-        return self.stores // self.case.outputs
+        return self.stores // self.case.outputs * self._rounds
 
     @property
     def narrow_accesses(self) -> int:
@@ -54,16 +74,18 @@ class VectorKernel:
     @property
     def slots(self) -> float:
         """An instruction takes one, also if it is for a pair of floats (FFMA2)."""
-        return self._per_element(len(self.path))
+        return self._per_element(len(self.path) + (self._rounds - 1) * len(self._loop_over_loaded))
 
     @property
     def mufu(self) -> float:
-        return self._per_element(sum(instruction.name == "MUFU" for instruction in self.path))
+        return self.instructions.get("MUFU", 0)
 
     @property
     def instructions(self) -> dict[str, float]:
         """For an element, by name."""
         counts = Counter(instruction.name for instruction in self.path)
+        for instruction in self._loop_over_loaded:
+            counts[instruction.name] += self._rounds - 1
         return {name: self._per_element(count) for name, count in counts.items()}
 
     @property
@@ -78,6 +100,21 @@ class VectorKernel:
                 under_way.append({str(first + i) for i in range(4)})
                 most = max(most, len(under_way))
         return most
+
+    @cached_property
+    def waits(self) -> list[int]:
+        """Where the path waits for loads that no earlier wait was for: how many instructions after
+        the load. Empty if a loop loads for the next round."""
+        waits, new = [], {}
+        for at, instruction in enumerate(self.path):
+            used = new.keys() & set(re.findall(r"\bR(\d+)", instruction.operands))
+            if used:
+                waits.append(at - max(new[register] for register in used))
+                new = {}
+            if is_wide(instruction) and instruction.name == "LDG":
+                first = int(re.match(r"R(\d+)", instruction.operands)[1])
+                new |= {str(first + i): at for i in range(4)}
+        return waits
 
     @property
     def branches(self) -> int:
@@ -138,4 +175,4 @@ def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
 
 def busiest(kernels: Iterable[VectorKernel]) -> dict[Case, VectorKernel]:
     """The kernel of a case for large tensors: the one with the most rows for a thread."""
-    return {x.case: x for x in sorted(kernels, key=lambda x: x.stores)}
+    return {x.case: x for x in sorted(kernels, key=lambda x: x.vectors)}

@@ -84,8 +84,7 @@ def test_machines() -> None:
 def test_exact_gate_reaches_the_roof_of_an_h100(op: str, biased: bool) -> None:
     """As the slots may not exceed their budgets, neither can the kernels."""
     case = EXACT._replace(op=op, biased=biased)
-    slots, _ = roofline.allowed("sm_90")[case]
-    assert H100.predict(case.moved, slots).percent >= 95
+    assert H100.predict(case.moved, roofline.allowed("sm_90")[case].slots).percent >= 95
 
 
 def test_needs_tools(monkeypatch) -> None:
@@ -140,13 +139,14 @@ def test_every_operator_has_a_kernel() -> None:
 
 def test_labels() -> None:
     """No column can be taken for a measurement."""
-    needs = {EXACT: (20.0, {"FFMA": 19.0, "MUFU": 1.0})}
+    needs = {EXACT: roofline.Need(20.0, {"FFMA": 19.0, "MUFU": 1.0})}
     table = roofline.predictions(H100, roofline.rows_of(H100, [EXACT], needs, Path()))
     headings = [column.header for column in table.columns]
     assert "predicted, not measured" in table.title
     times = [f"predicted\n{name}" for name in ("memory", "issue", "FMA", "MUFU")]
-    result = ["predicted\nbound", "predicted\n% of roof", "measured\n% of roof"]
-    assert headings == ["kernel", "backend", *times, *result]
+    result = [f"predicted\n{name}" for name in ("bound", "% of roof")]
+    launch = [f"predicted\n{name}" for name in ("kB in flight", "waves", "% of a launch")]
+    assert headings == ["kernel", "backend", *times, *result, *launch, "measured\n% of roof"]
 
 
 def test_command(tmp_path: Path) -> None:
@@ -167,6 +167,7 @@ def test_command(tmp_path: Path) -> None:
     assert h100["machine"] == "H100" and h100["op"] == "gate_forward"
     assert h100["predicted bound"] == "memory" and h100["predicted % of roof"] == 100
     assert h100["predicted picoseconds"]["memory"] == pytest.approx(4 / 3)
+    assert h100["predicted of a launch"] is None  # no code was compiled
     assert (h100["measured % of roof"], a100["measured % of roof"]) == (97.25, None)
 
 

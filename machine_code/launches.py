@@ -1,0 +1,130 @@
+"""The time of a launch: what machines.py leaves out. A prediction.
+
+Resident warps wait for memory, then compete for the schedulers and for the memory. Mean value
+analysis (Reiser and Lavenberg, JACM 27, 1980) has the throughput of such a closed network: loads
+that are waited for together are a customer, the memory and the schedulers are its queues, and the
+latency a delay.
+"""
+
+import math
+from dataclasses import dataclass
+
+from machine_code.machines import Machine
+from machine_code.vector_kernels import VectorKernel
+
+REGISTERS, WARPS, BLOCK_WARPS, SCHEDULERS = 65536, 64, 8, 4  # of a processor
+
+# Microseconds between kernels of a stream: 3.8 for each of many that take 2.9 (NVIDIA's blog,
+# "Getting Started with CUDA Graphs"). So a kernel that does next to nothing takes 3.8; of a
+# dependent one, which has started before, three latencies are left: it reads, adds and writes.
+GAP, SMALL_KERNEL = 0.9, 2.9
+
+COLUMNS = 4096  # of the tensors; their column sums' blocks are those of csrc/gates/column_sums.h
+
+
+def resident_blocks(registers: int) -> int:
+    """Of 256 threads, on a processor. Registers are allocated by eights for a thread."""
+    return min(WARPS // BLOCK_WARPS, REGISTERS // (-(-registers // 8) * 8 * 32 * BLOCK_WARPS))
+
+
+def throughput(customers: int, delay: float, demands: list[float]) -> float:
+    """Customers in a unit of time, by mean value analysis."""
+    queues, rate = [0.0] * len(demands), 0.0
+    for n in range(1, customers + 1):
+        times = [d * (1 + q) for d, q in zip(demands, queues, strict=True)]
+        rate = n / (delay + sum(times))
+        queues = [rate * time for time in times]
+    return rate
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Of a kernel for matrices of so many MiB each."""
+
+    machine: Machine
+    x: VectorKernel
+    mib: int
+
+    @property
+    def elements(self) -> int:
+        return self.mib * 2**20 // self.x.case.itemsize
+
+    @property
+    def of_warp(self) -> float:
+        """Elements that a warp has registers for."""
+        return 32 * self.x.vectors * 16 / self.x.case.itemsize
+
+    @property
+    def sums_columns(self) -> bool:
+        return self.x.case.has_sums and not self.x.case.has_weights
+
+    @property
+    def blocks(self) -> int:
+        if not self.sums_columns:
+            return math.ceil(self.elements / self.of_warp / BLOCK_WARPS)
+        rows = self.elements // COLUMNS
+        block_rows = min(max(math.ceil(rows / (64 * 32)) * 32, 32), 256)
+        return math.ceil(rows / block_rows) * math.ceil(COLUMNS * self.x.case.itemsize / 512)
+
+    @property
+    def latency(self) -> float:
+        """Microseconds."""
+        return self.machine.latency / (self.machine.clock * 1000)
+
+    @property
+    def kilobytes_in_flight(self) -> float:
+        blocks = resident_blocks(self.x.kernel.registers)
+        return blocks * BLOCK_WARPS * self.x.loads_in_flight * 512 / 1024
+
+    def rate(self, blocks: int, processors: int) -> float:
+        """Elements in a microsecond, of so many blocks on each of so many processors. Where a loop
+        loads ahead, each row that is under way is a customer, else each warp."""
+        x, machine = self.x, self.machine
+        parts = 1 if x.waits else x.vectors
+        elements = self.of_warp / parts
+        memory = elements * x.case.moved / (machine.copied * 1e6) * processors
+        needed = machine.predict(x.case.moved, x.slots, x.instructions).picoseconds
+        pipe = elements * max(t for name, t in needed.items() if name != "memory") / 1e6
+        pipe *= machine.processors
+        delay = pipe * (SCHEDULERS - 1)  # a warp has one of the schedulers
+        for distance in x.waits or [0]:
+            delay += max(0, self.latency - distance / (machine.clock * 1000))
+        customers = blocks * BLOCK_WARPS * parts
+        return processors * elements * throughput(customers, delay, [memory, pipe])
+
+    @property
+    def waves(self) -> float:
+        return self.blocks / (resident_blocks(self.x.kernel.registers) * self.machine.processors)
+
+    @property
+    def microseconds(self) -> float:
+        """Whole waves, the last one by itself, and the kernels beside."""
+        resident, processors = resident_blocks(self.x.kernel.registers), self.machine.processors
+        of_block = self.elements / self.blocks
+        last = self.blocks % (resident * processors)
+        time = (self.blocks - last) * of_block / self.rate(resident, processors)
+        if last:
+            each = math.ceil(last / processors)
+            time += last * of_block / self.rate(each, min(processors, last))
+        return GAP + self.latency + time + self.beside
+
+    @property
+    def beside(self) -> float:
+        """The second stage of column sums, and the kernel that draws the seed of a mask."""
+        draws = "seed" in self.x.case.operator.inputs
+        return 3 * self.latency * self.sums_columns + (GAP + SMALL_KERNEL) * draws
+
+    @property
+    def percent(self) -> float:
+        """Of the speed of a copy of as many bytes."""
+        copy = self.elements * self.x.case.moved / (self.machine.copied * 1e6)
+        return 100 * (GAP + self.latency + copy) / self.microseconds
+
+    def as_json(self) -> dict[str, float]:
+        return {
+            "MiB": self.mib,
+            "kB in flight": self.kilobytes_in_flight,
+            "waves": self.waves,
+            "microseconds": self.microseconds,
+            "% of roof": self.percent,
+        }
