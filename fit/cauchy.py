@@ -231,19 +231,19 @@ def half_polynomial(fmt: half.Format, end: float, degree: int) -> Polynomial:
     return Polynomial("cauchy_arcsine", "rho", c, comment, tag=fmt.name)
 
 
-# 2^32 F(-a) as a quotient of polynomials, for a probability.
 TAIL_LIMIT = 2.0**31  # beyond it 2^32 F(-a) is less than 1
-TAIL_DEGREES = 3, 4
 
 
-def tail_polynomials() -> list[Polynomial]:
-    """What counts is the absolute error for small a and the relative one up to 4 or so; from F =
-    1/100 on, the relative error is 50 times that of F(0)."""
-    top, bottom = TAIL_DEGREES
+def quotient(
+    degrees: tuple[int, int], weigh: Callable[[mpf], mpf]
+) -> tuple[list[float], list[float], float]:
+    """F(-a) as a quotient of polynomials of these degrees, and its error, which weighs
+    `weigh(F(-a))`."""
+    top, bottom = degrees
     v = minimax.chebyshev_points(0, TAIL_LIMIT / (TAIL_LIMIT + 1), 300)
     a = v / (1 - v)
     tail = np.array([upper_tail(x) for x in a])
-    weight = np.array([min(1 / 2, 50 * x) for x in tail])
+    weight = np.array([weigh(x) for x in tail])
     denominator = (1 + a) ** bottom
     for _ in range(10):  # each fit weighs its errors with the denominator of the last one
         basis = np.concatenate(
@@ -252,16 +252,32 @@ def tail_polynomials() -> list[Polynomial]:
         )
         goal = tail * a**bottom / denominator
         c, slack = minimax.fit(basis / denominator[:, None], goal, goal, weight, minimax.to_float32)
-        lower, upper = [*c[top + 1 :], 1.0], [2.0**32 * x for x in c[: top + 1]]
+        numerator, lower = c[: top + 1], [*c[top + 1 :], 1.0]
         denominator = sum(x * a**k for k, x in enumerate(lower))
-    error = minimax.power_of_two(-slack / 2)
+    return numerator, lower, -slack
+
+
+def tail_polynomials() -> list[Polynomial]:
+    """2^32 F(-a), for a probability. What counts is the absolute error for small a and the relative
+    one up to 4 or so; from F = 1/100 on, the relative error is 50 times that of F(0)."""
+    numerator, denominator, error = quotient((3, 4), lambda x: min(1 / 2, 50 * x))
     comment = (
-        f"2^32 F(-a) times the denominator for a <= 2^31; error of F(-a) {error}, or a relative "
-        "one 100 times as large."
+        f"2^32 F(-a) times the denominator for a <= 2^31; error of F(-a) "
+        f"{minimax.power_of_two(error / 2)}, or a relative one 100 times as large."
     )
     return [
-        Polynomial("cauchy_tail_numerator", "a", upper, comment),
-        Polynomial("cauchy_tail_denominator", "a", lower, "What F(-a) is a quotient by."),
+        Polynomial("cauchy_tail_numerator", "a", [2.0**32 * x for x in numerator], comment),
+        Polynomial("cauchy_tail_denominator", "a", denominator, "What F(-a) is a quotient by."),
+    ]
+
+
+def estimate_polynomials() -> list[Polynomial]:
+    """F(-a), for an estimate whose absolute error counts."""
+    numerator, denominator, error = quotient((2, 3), lambda x: mpf(1))
+    comment = f"F(-a) times the denominator; error of F(-a) {minimax.power_of_two(error)}."
+    return [
+        Polynomial("cauchy_estimate_numerator", "a", numerator, comment),
+        Polynomial("cauchy_estimate_denominator", "a", denominator, "What F(-a) is a quotient by."),
     ]
 
 
@@ -269,7 +285,8 @@ def main() -> None:
     constants = [form.constants() for form in WIDE]
     polynomials = [polynomial for form in WIDE for polynomial in form.polynomials()]
     halves = [half_polynomial(half.BF16, 2.0**50, 5), half_polynomial(half.FP16, 65504, 7)]
-    write("fit.cauchy", [*constants, *polynomials, *halves, *tail_polynomials()])
+    tails = [*tail_polynomials(), *estimate_polynomials()]
+    write("fit.cauchy", [*constants, *polynomials, *halves, *tails])
 
 
 if __name__ == "__main__":

@@ -245,6 +245,28 @@ def tail_polynomial() -> Polynomial:
     return Polynomial("normal_tail_root", "a", c, comment)
 
 
+LOGIT_LIMIT = 4.75  # beyond it 2^16 Phi(-x) is less than 1/8
+LOGIT_DEGREE = 4
+
+
+def logit_polynomial() -> Polynomial:
+    """The logit of Phi(x), for an estimate of Phi(x) whose absolute error counts.
+
+    Where Phi(-x) is less than 2^-19, it need only stay so small: the last power rises.
+    """
+    x = minimax.chebyshev_points(1 / 16, LOGIT_LIMIT, 300)
+    tail = np.array([upper_tail(number) for number in x])
+    goal = -np.array([mpmath.log(1 / t - 1, 2) for t in tail]) / x
+    weight = 1 / (x * np.array([max(t * (1 - t), 2.0**-19) for t in tail]) * mpmath.log(2))
+    basis = minimax.powers(x * x, range(LOGIT_DEGREE + 1))
+    c, slack = minimax.fit(basis, goal, goal, weight, minimax.to_float32)
+    comment = (
+        f"log2(Phi(-x)/Phi(x)) / x for s = x^2 and |x| <= {LOGIT_LIMIT}; error of Phi(x) "
+        f"{minimax.power_of_two(-slack)}."
+    )
+    return Polynomial("normal_logit", "s", c, comment)
+
+
 def value_problem(fmt: half.Format, a: np.ndarray, formula: half.Formula) -> half.Problem:
     tail = a * np.array([upper_tail(mpf(x)) for x in a])
     return half.problem(
@@ -265,7 +287,7 @@ def main() -> None:
     forms = [*WIDE, *HALF]
     constants = [form.constants() for form in forms]
     polynomials = [polynomial for form in forms for polynomial in form.polynomials()]
-    write("fit.normal", [*constants, *polynomials, tail_polynomial()])
+    write("fit.normal", [*constants, *polynomials, tail_polynomial(), logit_polynomial()])
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ LOW = np.uint64(0xFFFFFFFF)
 
 
 def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
-    """Philox4x32-10 of counters in rows of four words."""
+    """Philox4x32-7 of counters in rows of four words."""
     c = list(counter.astype(np.uint64).T)
     k0, k1 = key
-    for _ in range(10):
+    for _ in range(7):
         p0, p2 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
         c = [
             (p2 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0),
@@ -31,14 +31,21 @@ def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
     return np.stack(c, axis=1)
 
 
-def words(seed: int, index: np.ndarray) -> np.ndarray:
-    """The 32 random bits of the elements with these global indices."""
-    group = index.astype(np.uint64) >> np.uint64(2)
-    zero = np.zeros_like(group)
-    counter = np.stack([group & LOW, group >> np.uint64(32), zero, zero], axis=1)
+def halves(seed: int, index: np.ndarray, part: int) -> np.ndarray:
+    """16 random bits of the elements with these global indices."""
+    index = index.astype(np.uint64)
+    octet, place = index // np.uint64(8), (index % np.uint64(8)).astype(np.int64)
+    third, zero = np.full_like(octet, part), np.zeros_like(octet)
+    counter = np.stack([octet & LOW, octet >> np.uint64(32), third, zero], axis=1)
     seed %= 2**64
     drawn = philox(counter, (seed % 2**32, seed // 2**32))
-    return drawn[np.arange(len(index)), (index.astype(np.uint64) & np.uint64(3)).astype(np.int64)]
+    word = drawn[np.arange(len(index)), place // 2]
+    return np.where(place % 2 == 0, word & np.uint64(0xFFFF), word >> np.uint64(16))
+
+
+def words(seed: int, index: np.ndarray) -> np.ndarray:
+    """The 32 random bits of the elements with these global indices."""
+    return halves(seed, index, 0) << np.uint64(16) | halves(seed, index, 1)
 
 
 def global_index(n: int, offset: int = 0, row_length: int = 0, row_stride: int = 0) -> np.ndarray:
@@ -79,8 +86,28 @@ def kept(
             total = standard_score(x, loc, scale)
         total = torch.from_numpy(total.astype(np.float32).reshape(-1))
     u = words(seed, global_index(x.numel(), *index))
-    below = u < _C.soi_thresholds(total, gate).numpy().astype(np.uint64)
-    return torch.from_numpy(below ^ ~(total <= 0).numpy()).view(x.shape)
+    positive = ~(total <= 0).numpy()
+    in_tail = np.where(positive, LOW - u, u) < _C.soi_thresholds(total, gate).numpy().astype(
+        np.uint64
+    )
+    return torch.from_numpy(in_tail ^ positive).view(x.shape)
+
+
+def kept_words(x: Tensor, gate: str) -> np.ndarray:
+    """How many of the 2^32 words keep x: the least ones."""
+    thresholds = _C.soi_thresholds(x.float(), gate).numpy()
+    return np.where((x <= 0).numpy(), thresholds, 2**32 - thresholds)
+
+
+def quantile(gate: str, words: np.ndarray) -> Tensor:
+    """float32 numbers that so many words keep, but for a float32's spacing, by bisection."""
+    low, high = torch.full((2, len(words)), 2.0**32)
+    low = -low
+    for _ in range(100):
+        middle = (low + high) / 2
+        is_below = torch.from_numpy(kept_words(middle, gate) < words)
+        low, high = torch.where(is_below, middle, low), torch.where(is_below, high, middle)
+    return high
 
 
 def not_dropped(shape: tuple[int, ...], seed: int, p: float, *index: int) -> Tensor:

@@ -5,9 +5,11 @@ may make, far apart in memory, and beyond its end. It runs on a CPU here (see te
 from itertools import product
 
 import bits
+import numpy as np
 import oracle
 import ptx_on_cpu
 import pytest
+import soi_oracle
 import sweeps
 import torch
 from calls import CORE_CALLS, Call, Results, normal
@@ -84,6 +86,20 @@ def test_errors_of_the_special_function_unit_change_nothing(
         expected = call(*some, gate=gate)
         with special_function_unit(exp2, reciprocal, seed), kernels_for(backend):
             assert_same(call(*some, gate=gate), expected)
+
+
+@pytest.mark.parametrize("gate", oracle.GATES)
+def test_no_mask_needs_an_exact_estimate(gate: str) -> None:
+    """Of numbers whose 2^16 F(x) is within 6 of the first half of their word, where an estimate
+    that is wrong by more than the kernel allows for decides what the second half has to."""
+    seed, index = 7, np.arange(2**14)
+    first = soi_oracle.halves(seed, index, 0).astype(np.float64)
+    words = (first + np.random.default_rng(0).uniform(-6, 6, len(index))) * 2.0**16
+    x = soi_oracle.quantile(gate, np.clip(words, 2.0**8, 2.0**32 - 2.0**8))
+    expected = ops.soi_forward(x, None, torch.tensor(seed), gate)
+    for unit in UNITS:
+        with special_function_unit(*unit), cuda.enabled():
+            assert_same(ops.soi_forward(x, None, torch.tensor(seed), gate), expected)
 
 
 @pytest.mark.parametrize("gate", oracle.GATES)

@@ -34,7 +34,8 @@ H100 = MACHINES["H100"]
 # Its bandwidth times a latency of 0.7 us, over its processors: see tuning.h.
 H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 
-MOST_SOI_SLOTS = 38  # for a bfloat16; its random bits take 10
+# For a bfloat16; its random bits take 4 in CUDA and 8 in Triton, which draws all of them.
+MOST_SOI_SLOTS = {"cuda": 25, "triton": 38}
 
 # Triton leaves the order of loads to ptxas, which issues the loads of these kernels one at a time;
 # and so it does, for want of registers, in these kernels of CUDA.
@@ -181,7 +182,12 @@ def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
 
 
 def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
-    assert not [x.kernel.name for x in vector_kernels if is_short(x.kernel) and x.branches > 0]
+    """But for CUDA's SOI map, where one vector of a warp in 100 takes it, in float64 one in 400."""
+    short = [x for x in vector_kernels if is_short(x.kernel)]
+    branches = [(x.kernel.name, x.branches) for x in short if not x.kernel.name.startswith("draw_")]
+    assert not [x for x in branches if x[1] > 0]
+    drawn = [x for x in short if x.kernel.name.startswith("draw_")]
+    assert not [x.kernel.name for x in drawn if x.branches > x.vectors]
 
 
 def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
@@ -305,13 +311,13 @@ def test_memory_bound_on_h100(vector_kernels: list[VectorKernel], architecture: 
 
 
 def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, backend: str) -> None:
-    """The bits are the CPU's: nothing is approximated. The slots of a bfloat16 are bounded as
-    such, for the architecture that it was counted for."""
+    """CUDA estimates F by a power and a reciprocal, Triton approximates nothing. The slots of a
+    bfloat16 are bounded as such, for the architecture that they were counted for."""
     found = {case: x for case, x in busiest(vector_kernels).items() if case.op == "soi_forward"}
-    assert not [case for case, x in found.items() if x.mufu > 0]
+    assert not [case for case, x in found.items() if x.mufu > (2 if backend == "cuda" else 0)]
     if architecture == "sm_90":
         slots = [found[Case("soi_forward", g, "bfloat16", False, backend)].slots for g in GATES]
-        assert max(slots) <= MOST_SOI_SLOTS, slots
+        assert max(slots) <= MOST_SOI_SLOTS[backend], slots
 
 
 def test_launch_of_a_size() -> None:

@@ -32,12 +32,12 @@ def bits(x: float, n: int, seed: int, gate: str = "normal") -> np.ndarray:
 @pytest.mark.parametrize(
     "counter, key, expected",
     [
-        ([0] * 4, (0, 0), [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
-        ([2**32 - 1] * 4, (2**32 - 1,) * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        ([0] * 4, (0, 0), [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]),
+        ([2**32 - 1] * 4, (2**32 - 1,) * 2, [0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662]),
         (
             [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
             (0xA4093822, 0x299F31D0),
-            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+            [0x4DFCCABA, 0x190A87F0, 0xC47362BA, 0xB6B5242A],
         ),
     ],
 )
@@ -46,18 +46,37 @@ def test_known_answers(counter, key, expected):
     assert soi_oracle.philox(np.array([counter], dtype=np.uint64), key).tolist() == [expected]
 
 
-@pytest.mark.parametrize("element", range(4))
+@pytest.mark.parametrize("element", range(8))
 def test_known_answers_of_the_kernels(element, device):
-    """Random123's for counter 0 and key 0. Elements that all have one place in the whole compare
-    one word with the thresholds of many x, which tell 17 bits of the word that they reach."""
+    """Random123's for counter 0 and key 0 are the upper halves of the words of the first octet.
+    Elements that all have one place in the whole compare one word with the thresholds of many x,
+    which tell 17 bits of the word that they reach: one more than the upper half has."""
     x = torch.linspace(-1, 0, 2**16)
     _, mask = ops.soi_forward(x.to(device), None, seed_of(0, device), "normal", element, 1, 0)
     m = soi_oracle.unpack(mask, len(x)).astype(bool)
     thresholds = _C.soi_thresholds(x, "normal").numpy()
-    word = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8][element]
+    upper = [0xB709, 0x5F6F, 0x3F64, 0x0D89, 0x1F81, 0x4F12, 0x0A48, 0x4F73][element]
+    word = int(soi_oracle.words(0, np.array([element]))[0])
+    assert word >> 16 == upper
     assert np.array_equal(m, word < thresholds)
-    if word < 2**31:
+    if 0.16 * 2**32 < word < 2**31:
         assert thresholds[m].min() - thresholds[~m].max() < 2**15
+
+
+def test_the_second_half_decides_where_the_first_leaves_it_open(gate, device):
+    """Of 2^21 elements, some 30 have a first half that is the upper half of their threshold."""
+    x = torch.randn(2**21, device=device)
+    index = np.arange(len(x))
+    y, mask = ops.soi_forward(x, None, seed_of(12, device), gate)
+    m = soi_oracle.kept(x, None, 12, gate)
+    thresholds = _C.soi_thresholds(x.cpu(), gate).numpy().astype(np.uint64)
+    first = soi_oracle.halves(12, index, 0)
+    upper = np.where(x.cpu() > 0, 0xFFFF - first, first)
+    is_open = upper == thresholds >> np.uint64(16)
+    assert is_open.sum() > 10
+    assert 0 < m.numpy()[is_open].sum() < is_open.sum()
+    assert torch.equal(mask, soi_oracle.pack(m).to(device))
+    assert torch.equal(y, soi_oracle.select(m, x))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -88,13 +107,15 @@ def test_every_dtype(dtype, gate, device):
         (1,),
         (2,),
         (3,),
+        (4,),
+        (8,),
         (1001,),
-        (2**34 - 100,),  # the high word of the counter begins to count
+        (2**35 - 100,),  # the high word of the counter begins to count
         (2**40 + 7,),
         (5, 17, 100),
         (3, 100, 1001),
         (0, 1, 7),
-        (2**34 - 30, 256, 300),
+        (2**35 - 30, 256, 300),
         (11, 5, 0),
         (2, 10_000, 3),
     ],
@@ -132,9 +153,7 @@ def test_the_pieces_of_a_tensor_draw_what_the_whole_does(dim, device):
 
 
 def probabilities(gate: str, x: Tensor) -> np.ndarray:
-    """P(m = 1) by the rule u < T, for all of the 2^32 u."""
-    t = _C.soi_thresholds(x.float(), gate).numpy()
-    return np.where(x.double().numpy() <= 0, t, 2**32 - t) / 2.0**32
+    return soi_oracle.kept_words(x, gate) / 2.0**32
 
 
 def test_probabilities(gate):

@@ -367,7 +367,7 @@ def check_soi_forward(
     assert v["ROWS"] * v["COLUMNS"] == 256 * 8 * v["OCTETS"]
     check_tiles(call)
     assert (v["offset"], v["row_length"], v["row_stride"]) == (offset, row_length, row_stride)
-    assert v["GROUPED"] == (offset % 4 == 0 and row_length == 0)
+    assert v["GROUPED"] == (offset % 8 == 0 and row_length == 0)
     assert v["IN_ROWS"] == (row_length > 0)
 
 

@@ -7,20 +7,31 @@ would take them apart and work on each."""
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.philox import words_of_elements, words_of_group
+from gelu_kernels.triton_kernels.philox import philox, words_of_elements, words_of_half
 from gelu_kernels.triton_kernels.storage import widened
 
 
 @triton.jit
-def random_words(seed, group, dtype: tl.constexpr):
-    """The words of octets. An octet has two groups of words; `group` is the number of its first. A
-    thread computes all words of its vectors, so that no word goes from one thread to another."""
+def random_words(seed, octet, dtype: tl.constexpr):
+    """The words of octets of the whole. A thread computes all words of its vectors, so that no word
+    goes from one thread to another."""
     if dtype.primitive_bitwidth == 16:
-        words = tl.join(words_of_group(seed, group), words_of_group(seed, group + 1))
+        a0, a1, a2, a3 = philox(octet, 0, seed)
+        b0, b1, b2, b3 = philox(octet, 1, seed)
+        words = tl.join(words_of_half(a0, a1, b0, b1), words_of_half(a2, a3, b2, b3))
         words = tl.permute(words, (0, 3, 1, 2))
     else:
-        words = words_of_group(seed, group[:, None] + tl.arange(0, 2)[None, :])
-    return tl.reshape(words, (group.shape[0], 8))
+        is_first = (tl.arange(0, 2) == 0)[None, :]
+        pair = octet[:, None] + tl.zeros((1, 2), octet.dtype)
+        a0, a1, a2, a3 = philox(pair, 0, seed)
+        b0, b1, b2, b3 = philox(pair, 1, seed)
+        words = words_of_half(
+            tl.where(is_first, a0, a2),
+            tl.where(is_first, a1, a3),
+            tl.where(is_first, b0, b2),
+            tl.where(is_first, b1, b3),
+        )
+    return tl.reshape(words, (octet.shape[0], 8))
 
 
 @triton.jit
@@ -50,10 +61,10 @@ def place_along(first, begin, column, repeat):
 def words_of_octets(key, first, begin, index, dtype: tl.constexpr, GROUPED: tl.constexpr):
     """The random words of octets that begin so many elements after number `first`. `index` has the
     offset, and the row_length and the row_stride of the operators or None; GROUPED says that the
-    words come in whole groups."""
+    octets are octets of the whole."""
     offset, row_length, row_stride = index
     if GROUPED:
-        return random_words(key, ((offset + first) >> 2) + (begin >> 2), dtype)
+        return random_words(key, ((offset + first) >> 3) + (begin >> 3), dtype)
     elif row_length is None:
         return words_of_elements(key, elements_of(offset + first + begin))
     else:

@@ -1,6 +1,6 @@
 """csrc/random/philox.h in Triton, and its comments hold here.
 
-Triton's own generator has the same words, but multiplies twice for the two halves of a product.
+Triton's own generator has ten rounds, and multiplies twice for the two halves of a product.
 """
 
 import triton
@@ -15,12 +15,12 @@ def product(M: tl.constexpr, c):
 
 
 @triton.jit
-def philox(group, seed):
-    """The words of a group."""
-    c0, c1 = group.to(tl.uint32), (group >> 32).to(tl.uint32)
-    c2, c3 = tl.zeros_like(c0), tl.zeros_like(c0)
+def philox(octet, PART: tl.constexpr, seed):
+    """The words of a part of octets."""
+    c0, c1 = octet.to(tl.uint32), (octet >> 32).to(tl.uint32)
+    c2, c3 = tl.full(c0.shape, PART, tl.uint32), tl.zeros_like(c0)
     key_0, key_1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
-    for _ in tl.static_range(10):
+    for _ in tl.static_range(7):
         high_0, low_0 = product(0xD2511F53, c0)
         high_2, low_2 = product(0xCD9E8D57, c2)
         c0, c1, c2, c3 = high_2 ^ c1 ^ key_0, low_2, high_0 ^ c3 ^ key_1, low_0
@@ -30,14 +30,30 @@ def philox(group, seed):
 
 
 @triton.jit
-def words_of_group(seed, group):
-    """In dimensions of their own, 2 x 2."""
-    w0, w1, w2, w3 = philox(group, seed)
+def words_of_pair(first, second):
+    """The random words of an even element and of the next, from a word of each part."""
+    return first << 16 | (second & 0xFFFF), (first & 0xFFFF0000) | second >> 16
+
+
+@triton.jit
+def words_of_half(first_0, first_1, second_0, second_1):
+    """Of four elements, in dimensions of their own, 2 x 2."""
+    w0, w1 = words_of_pair(first_0, second_0)
+    w2, w3 = words_of_pair(first_1, second_1)
     return tl.join(tl.join(w0, w2), tl.join(w1, w3))
 
 
 @triton.jit
+def chosen(words, place):
+    """The word, of four, that has a half of the element at a place of its octet."""
+    w0, w1, w2, w3 = words
+    return tl.where(place < 4, tl.where(place < 2, w0, w1), tl.where(place < 6, w2, w3))
+
+
+@triton.jit
 def words_of_elements(seed, index):
-    w0, w1, w2, w3 = philox(index >> 2, seed)
-    word = index & 3
-    return tl.where(word < 2, tl.where(word == 0, w0, w1), tl.where(word == 2, w2, w3))
+    place = (index & 7).to(tl.int32)
+    first = chosen(philox(index >> 3, 0, seed), place)
+    second = chosen(philox(index >> 3, 1, seed), place)
+    even, odd = words_of_pair(first, second)
+    return tl.where((place & 1) == 0, even, odd)

@@ -84,9 +84,9 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
   const Elements bias({const_cast<char*>(m.bias), sizeof(T), 0}, 1, m.columns, sizeof(T));
   T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {}, bias_buffer[kMaskBlock] = {};
   Real value[kMaskBlock], derivative[kMaskBlock];
-  uint32_t words[kMaskBlock + kDrawn] = {};
+  uint32_t words[kMaskBlock] = {};
   uint8_t codes[kMaskBlock];
-  const PhiloxGroups random(m.seed ? static_cast<uint64_t>(*m.seed) : 0);
+  const PhiloxOctets random(m.seed ? static_cast<uint64_t>(*m.seed) : 0);
   const Codebook codebook = m.codebook;
   const Rounding rounding = m.rounding;
   const uint32_t threshold = m.threshold;
@@ -97,7 +97,7 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
-    if (m.seed) draw(words, i, n, random, m.index);
+    if (m.seed) draw_words(words, i, n, random, m.index);
     evaluate(padded, value, derivative, read(x_buffer, x, i, n),
              m.bias ? read(bias_buffer, bias, i, n) : bias_buffer);
 

@@ -93,16 +93,16 @@ void forward(const DropoutForwardOperands& m, Evaluate evaluate, int64_t begin, 
   Bias<Precision> bias(m.bias, m.columns);
   T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {}, up_buffer[kMaskBlock] = {};
   Real value[kMaskBlock];
-  uint32_t words[kMaskBlock + kDrawn] = {};
+  uint32_t words[kMaskBlock] = {};
   uint8_t flags[kMaskBlock];
-  const PhiloxGroups random(static_cast<uint64_t>(*m.seed));
+  const PhiloxOctets random(static_cast<uint64_t>(*m.seed));
   const GlobalIndex index = m.index;
   const uint32_t threshold = m.dropout.threshold;
   const Real factor = m.dropout.factor.as<Real>();
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
-    draw(words, i, n, random, index);
+    draw_words(words, i, n, random, index);
     evaluate(padded, value, nullptr, read(x_buffer, x, i, n), bias.read(i, n));
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;

@@ -15,8 +15,8 @@ namespace {
 // many.
 constexpr int64_t kFlagVector = 64;
 
-// Random words are drawn so many at a time.
-constexpr int64_t kDrawn = 4 * kPhiloxGroups;
+// Random bits are drawn for so many elements at a time.
+constexpr int64_t kDrawn = 8 * kPhiloxOctets;
 
 // The elements of a matrix in row-major order, a number of rows of so many columns. Rows that
 // follow one another without a gap are one row: most blocks of elements are then read where they
@@ -80,23 +80,35 @@ void write(const Elements& e, T* buffer, int64_t begin, int64_t n) {
   });
 }
 
-// The random words of n elements from `begin` on, with less than kDrawn others behind them. The
-// words of a row begin at any place in a step of the generator.
-void draw(uint32_t* words, int64_t begin, int64_t n, const PhiloxGroups& random,
+// A part of the random bits of n elements from `begin` on, with less than kDrawn others behind
+// them. The halves of words are in memory in the order of their elements: the processors that this
+// is for, x86 and Arm, have the low half first.
+template <uint32_t part>
+void draw(uint16_t* halves, int64_t begin, int64_t n, const PhiloxOctets& random,
           const GlobalIndex& index) {
   const int64_t row_length = index.row_length ? index.row_length : begin + n;
   for_each_piece(row_length, begin, n, [&](int64_t, int64_t, int64_t done, int64_t count) {
     const uint64_t first = index.of(begin + done), skipped = first % kDrawn;
     const int64_t drawn = static_cast<int64_t>(skipped) + count;
-    uint32_t buffer[kMaskBlock + 2 * kDrawn];
-    uint32_t* to = skipped == 0 ? words + done : buffer;
+    uint16_t buffer[kMaskBlock + 2 * kDrawn];
+    uint16_t* const to = skipped == 0 ? halves + done : buffer;
     for (int64_t k = 0; k < drawn; k += kDrawn) {
-      random.draw(to + k, (first - skipped + static_cast<uint64_t>(k)) / 4);
+      random.draw<part>(reinterpret_cast<char*>(to + k),
+                        (first - skipped + static_cast<uint64_t>(k)) / 8);
     }
     if (skipped != 0) {
-      memcpy(words + done, buffer + skipped, static_cast<size_t>(count) * sizeof *words);
+      memcpy(halves + done, buffer + skipped, static_cast<size_t>(count) * sizeof *halves);
     }
   });
+}
+
+// All random bits of n elements, likewise.
+void draw_words(uint32_t* words, int64_t begin, int64_t n, const PhiloxOctets& random,
+                const GlobalIndex& index) {
+  uint16_t first[kMaskBlock + kDrawn], second[kMaskBlock + kDrawn];
+  draw<0>(first, begin, n, random, index);
+  draw<1>(second, begin, n, random, index);
+  for (int64_t i = 0; i < n; ++i) words[i] = uint32_t{first[i]} << 16 | second[i];
 }
 
 // A selection that g++ vectorises for any instruction set.

@@ -1,4 +1,4 @@
-// Philox for consecutive groups, a vector of them at a time. For a source that is compiled once for
+// Philox for consecutive octets, a vector of them at a time. For a source that is compiled once for
 // each instruction set: all of it has internal linkage.
 #pragma once
 
@@ -20,9 +20,9 @@ constexpr int kPhiloxLanes = 4, kPhiloxVectors = 2;
 #else
 constexpr int kPhiloxLanes = 2, kPhiloxVectors = 2;
 #endif
-constexpr int64_t kPhiloxGroups = kPhiloxLanes * kPhiloxVectors;
+constexpr int64_t kPhiloxOctets = kPhiloxLanes * kPhiloxVectors;
 
-// A group to a lane of 64 bits. A word of a counter is the low half of its lane; what is in the
+// An octet to a lane of 64 bits. A word of a counter is the low half of its lane; what is in the
 // high half does not matter.
 typedef uint64_t PhiloxLanes __attribute__((vector_size(8 * kPhiloxLanes)));
 
@@ -47,10 +47,10 @@ GELU_KERNELS_HD PhiloxLanes swap_halves(PhiloxLanes a) {
   return (PhiloxLanes)__builtin_shuffle((Halves)a, order);
 }
 
-// Words of consecutive groups, in order.
-class PhiloxGroups {
+// Words of consecutive octets, in order.
+class PhiloxOctets {
  public:
-  explicit PhiloxGroups(uint64_t seed) {
+  explicit PhiloxOctets(uint64_t seed) {
     for (int lane = 0; lane < kPhiloxLanes; ++lane) {
       order_[lane] = static_cast<uint64_t>(lane / 2 + lane % 2 * (kPhiloxLanes / 2));
     }
@@ -63,26 +63,29 @@ class PhiloxGroups {
     }
   }
 
-  // The words of kPhiloxGroups groups from `group` on, a multiple of kPhiloxGroups: the counters
-  // differ in the lowest word alone. So one of the two products of each of the first two rounds is
-  // the same for all, and they are taken apart: that and the order of the lanes save a fifth.
-  GELU_KERNELS_HD void draw(uint32_t* words, uint64_t group) const {
+  // The words of a part of kPhiloxOctets octets from `octet` on, a multiple of kPhiloxOctets: the
+  // counters differ in the lowest word alone. So one of the two products of each of the first two
+  // rounds is the same for all, and they are taken apart: that and the order of the lanes save a
+  // fifth.
+  template <uint32_t part>
+  GELU_KERNELS_HD void draw(char* words, uint64_t octet) const {
+    constexpr uint64_t product_of_part = uint64_t{Philox::multiplier_2} * part;
     const PhiloxLanes multiplier_0 = PhiloxLanes{} + Philox::multiplier_0;
     const PhiloxLanes multiplier_2 = PhiloxLanes{} + Philox::multiplier_2;
-    const PhiloxLanes common =
-        multiply_low_halves((PhiloxLanes{} + (group >> 32)) ^ key_0_[0], multiplier_0);
+    const PhiloxLanes common = multiply_low_halves(
+        (PhiloxLanes{} + (octet >> 32 ^ product_of_part >> 32)) ^ key_0_[0], multiplier_0);
     PhiloxLanes c0[kPhiloxVectors], c1[kPhiloxVectors], c2[kPhiloxVectors], c3[kPhiloxVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kPhiloxVectors; ++v) {
-      const PhiloxLanes counter = order_ + (group + static_cast<uint64_t>(v * kPhiloxLanes));
+      const PhiloxLanes counter = order_ + (octet + static_cast<uint64_t>(v * kPhiloxLanes));
       const PhiloxLanes product_0 = multiply_low_halves(counter, multiplier_0);
       const PhiloxLanes product_2 = multiply_low_halves(product_0 >> 32 ^ key_1_[0], multiplier_2);
-      c0[v] = product_2 >> 32 ^ key_0_[1];
+      c0[v] = product_2 >> 32 ^ (product_of_part ^ key_0_[1]);
       c2[v] = product_0 ^ (common >> 32 ^ key_1_[1]);
       c1[v] = product_2;
       c3[v] = common;
     }
-#pragma GCC unroll 7
+#pragma GCC unroll 4
     for (int round = 2; round < last_round; ++round) {
 #pragma GCC unroll 4
       for (int v = 0; v < kPhiloxVectors; ++v) {
@@ -99,7 +102,7 @@ class PhiloxGroups {
     for (int v = 0; v < kPhiloxVectors; ++v) {
       const PhiloxLanes product_0 = multiply_low_halves(c0[v], multiplier_0);
       const PhiloxLanes product_2 = multiply_low_halves(c2[v], multiplier_2);
-      store(words + 4 * v * kPhiloxLanes,
+      store(words + 16 * v * kPhiloxLanes,
             swap_halves(product_2) ^ ((c1[v] ^ key_0_[last_round]) & 0xffffffff),
             swap_halves(product_0) ^ ((c3[v] ^ key_1_[last_round]) & 0xffffffff));
     }
@@ -108,8 +111,8 @@ class PhiloxGroups {
  private:
   static constexpr int last_round = Philox::rounds - 1;
 
-  // Of each group words 0 and 1 come in one vector, words 2 and 3 in the other.
-  GELU_KERNELS_HD static void store(uint32_t* words, PhiloxLanes c01, PhiloxLanes c23) {
+  // Of each octet words 0 and 1 come in one vector, words 2 and 3 in the other.
+  GELU_KERNELS_HD static void store(char* words, PhiloxLanes c01, PhiloxLanes c23) {
     PhiloxLanes even, odd;
     for (int lane = 0; lane < kPhiloxLanes; ++lane) {
       even[lane] = static_cast<uint64_t>(lane / 2 * 2 + lane % 2 * kPhiloxLanes);
@@ -118,10 +121,10 @@ class PhiloxGroups {
     even = __builtin_shuffle(c01, c23, even);
     odd = __builtin_shuffle(c01, c23, odd);
     memcpy(words, &even, sizeof even);
-    memcpy(words + 2 * kPhiloxLanes, &odd, sizeof odd);
+    memcpy(words + sizeof even, &odd, sizeof odd);
   }
 
-  // Which group is in which lane: 0, 4, 1, 5, 2, 6, 3, 7. So store() takes but an unpacking of the
+  // Which octet is in which lane: 0, 4, 1, 5, 2, 6, 3, 7. So store() takes but an unpacking of the
   // even lanes and one of the odd ones.
   PhiloxLanes order_, key_0_[Philox::rounds], key_1_[Philox::rounds];
 };

@@ -9,27 +9,48 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// The hot loops. n is a multiple of kFlagVector.
-template <class Gate, class Precision, class T>
-void select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
-            const uint32_t* __restrict words) {
+// m by all random bits of an element.
+template <class Gate>
+GELU_KERNELS_HD bool decide(float x, uint32_t word, int32_t&) {
+  return bernoulli<Gate>(x, word);
+}
+// m by the first half of them, wherever the other half leaves nothing open. It adds 65,535 at most.
+template <class Gate>
+GELU_KERNELS_HD bool decide(float x, uint16_t half, int32_t& open) {
+  // All bits of a number are one condition.
+  const int32_t positive = x <= 0 ? 0 : -1;
+  const float least = static_cast<float>(half ^ (positive & 0xffff)) * 0x1p16f;
+  const int32_t in_tail = Gate::in_tail(x, least) ? -1 : 0;
+  open |= in_tail ^ (Gate::in_tail(x, least + 0x1p16f) ? -1 : 0);
+  return (in_tail ^ positive) != 0;
+}
+
+// The hot loops, which return whether an element is open. n is a multiple of kFlagVector.
+template <class Gate, class Precision, class T, class Random>
+int32_t select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
+               const Random* __restrict random) {
   n &= ~(kFlagVector - 1);
+  int32_t open = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const bool m = bernoulli<Gate>(static_cast<float>(Storage<Precision>::load(x[i])), words[i]);
+    const float number = static_cast<float>(Storage<Precision>::load(x[i]));
+    const bool m = decide<Gate>(number, random[i], open);
     y[i] = flagged(m, x[i]);
     flags[i] = m ? kKept : kDropped;
   }
+  return open;
 }
-template <class Gate, class Precision, class T>
-void select_sum(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
-                const T* __restrict bias, const uint32_t* __restrict words) {
+template <class Gate, class Precision, class T, class Random>
+int32_t select_sum(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
+                   const T* __restrict bias, const Random* __restrict random) {
   n &= ~(kFlagVector - 1);
+  int32_t open = 0;
   for (int64_t i = 0; i < n; ++i) {
     const auto sum = Storage<Precision>::load(x[i]) + Storage<Precision>::load(bias[i]);
-    const bool m = bernoulli<Gate>(static_cast<float>(sum), words[i]);
+    const bool m = decide<Gate>(static_cast<float>(sum), random[i], open);
     y[i] = flagged(m, Storage<Precision>::store(sum));
     flags[i] = m ? kKept : kDropped;
   }
+  return open;
 }
 // Two loops: g++ 12 does not vectorise one that has both.
 template <class Precision, class T>
@@ -42,15 +63,18 @@ void score(int64_t n, float* __restrict z, const T* __restrict x, const T* __res
     z[i] = static_cast<float>(standard_score(distance, inverse));
   }
 }
-template <class Gate, class T>
-void select_by_score(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
-                     const float* __restrict z, const uint32_t* __restrict words) {
+template <class Gate, class T, class Random>
+int32_t select_by_score(int64_t n, T* __restrict y, uint8_t* __restrict flags,
+                        const T* __restrict x, const float* __restrict z,
+                        const Random* __restrict random) {
   n &= ~(kFlagVector - 1);
+  int32_t open = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const bool kept = bernoulli<Gate>(z[i], words[i]);
-    y[i] = flagged(kept, x[i]);
-    flags[i] = kept ? kKept : kDropped;
+    const bool m = decide<Gate>(z[i], random[i], open);
+    y[i] = flagged(m, x[i]);
+    flags[i] = m ? kKept : kDropped;
   }
+  return open;
 }
 template <class T>
 void select_flagged(int64_t n, T* __restrict dx, const T* __restrict dy,
@@ -67,18 +91,25 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
   const Elements loc(m.loc, 1, m.columns, sizeof(T)), scale(m.scale, 1, m.columns, sizeof(T));
   T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {};
   T column_buffers[kParameters ? 2 : 1][kMaskBlock] = {};
-  uint32_t words[kMaskBlock + kDrawn] = {};
+  uint16_t halves[kMaskBlock + kDrawn] = {};
+  uint32_t words[kMaskBlock] = {};
   uint8_t flags[kMaskBlock];
-  const PhiloxGroups random(static_cast<uint64_t>(*m.seed));
+  const PhiloxOctets random(static_cast<uint64_t>(*m.seed));
   const GlobalIndex index = m.index;
   uint8_t* const mask = m.mask;
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
-    draw(words, i, n, random, index);
     const T* x_in = read(x_buffer, x, i, n);
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;
+    // One block of 60 has an element that is open by the first halves.
+    const auto select_by = [&](auto select_by_bits) {
+      draw<0>(halves, i, n, random, index);
+      if (!select_by_bits(halves)) return;
+      draw_words(words, i, n, random, index);
+      select_by_bits(words);
+    };
     if constexpr (kParameters) {
       // One number fills the buffer in the first block, the longest one.
       const auto parameter = [&](T* buffer, const Elements& e) -> const T* {
@@ -87,12 +118,18 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
       float z[kMaskBlock];
       score<Precision>(padded, z, x_in, parameter(column_buffers[0], loc),
                        parameter(column_buffers[1], scale));
-      select_by_score<Gate>(padded, y_out, flags, x_in, z, words);
+      select_by([&](const auto* bits) {
+        return select_by_score<Gate>(padded, y_out, flags, x_in, z, bits);
+      });
     } else if (m.bias) {
       const T* bias_in = read(column_buffers[0], bias, i, n);
-      select_sum<Gate, Precision>(padded, y_out, flags, x_in, bias_in, words);
+      select_by([&](const auto* bits) {
+        return select_sum<Gate, Precision>(padded, y_out, flags, x_in, bias_in, bits);
+      });
     } else {
-      select<Gate, Precision>(padded, y_out, flags, x_in, words);
+      select_by([&](const auto* bits) {
+        return select<Gate, Precision>(padded, y_out, flags, x_in, bits);
+      });
     }
     if (!y_place) write(y, y_buffer, i, n);
     for (int64_t p = n; p < padded; ++p) flags[p] = kDropped;

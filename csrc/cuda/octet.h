@@ -63,11 +63,14 @@ struct Octets {
   __device__ __forceinline__ char* at(const Matrix& m, uint32_t octet) const {
     const uint32_t row = row_in_octets.divide(octet);
     const uint32_t column = octet - row * row_in_octets.divisor;
-    return m.data + row * m.row_stride + column * static_cast<int64_t>(kOctet * sizeof(T));
+    // Rows are less than 2^32 bytes apart: in 64 bits the product would take two instructions.
+    const uint64_t before = uint64_t{row} * static_cast<uint32_t>(m.row_stride);
+    return m.data + (before + uint64_t{column} * (kOctet * sizeof(T)));
   }
 };
 
-inline bool has_vectors(const Matrix& m, int64_t size) {
+inline bool has_vectors(const Matrix& m, int64_t rows, int64_t size) {
+  if (rows > 1 && m.row_stride > std::numeric_limits<uint32_t>::max()) return false;
   const auto bits = reinterpret_cast<uintptr_t>(m.data) | static_cast<uintptr_t>(m.row_stride);
   return m.column_stride == size && bits % kVectorBytes == 0;
 }

@@ -35,15 +35,17 @@ constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
 }
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
-// The SOI map: bytes of the mask that a thread has. It loads all of their elements before it
-// computes and makes the keys of their random words once. With more, registers run out.
+// The SOI map: vectors that a thread loads before it computes; it makes the keys of their random
+// words once. Three blocks leave it 80 registers and have 48 kB in flight; with 64 registers it
+// would compute addresses twice.
+constexpr int kSoiVectors = 4;
+constexpr int kSoiBlocksPerProcessor = 3;
+
+// Dropout and coded derivatives: octets that a thread loads before it computes. Of dropout's inputs
+// other than 16-bit ones, or three of them, one. With more, registers run out.
 constexpr int kOctets = 2;
-constexpr int kOctetBlocksPerProcessor = 4;
-// With a location and a scale, or with dropout, for elements of so many bytes: with more, registers
-// run out.
-constexpr int parameter_octet_blocks_per_processor(int size) { return size == 8 ? 2 : 3; }
-// Dropout, for so many inputs: of other elements than 16-bit ones, or three inputs, one byte.
 constexpr int dropout_octets(int inputs, int size) { return inputs * size <= 4 ? kOctets : 1; }
+constexpr int dropout_blocks_per_processor(int size) { return size == 8 ? 2 : 3; }
 
 // Where the derivative is coded: the value and the derivative are two formulas. In float64 three
 // blocks would spill 16 bytes; else a thread takes up to 80 registers, and 24 kB are in flight.

@@ -193,6 +193,12 @@ GELU_KERNELS_HD float approximate_reciprocal(float x) {
   return y;
 }
 
+// 1 / (1 + 2^x).
+template <typename Real>
+GELU_KERNELS_HD Real approximate_logistic(Real x) {
+  return approximate_reciprocal(Real(1) + approximate_exp2(x));
+}
+
 // 1/x to about half a unit in the last place, by a step of Newton's.
 template <typename Real>
 GELU_KERNELS_HD Real refined_reciprocal(Real x) {

@@ -86,6 +86,16 @@ struct Cauchy {
     return fma(u, denominator, denominator) < cauchy_tail_numerator(a);
   }
 
+  // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
+  static constexpr float estimate_error = 0x1.4p-15f;
+  template <class Real>
+  static GELU_KERNELS_HD Real distribution_estimate(Real x) {
+    const Real a = absolute(x);  // where that is above 2^64, the result is NaN
+    const Real tail =
+        cauchy_estimate_numerator(a) * approximate_reciprocal(cauchy_estimate_denominator(a));
+    return where_positive(x, [&] { return Real(1) - tail; }, [&] { return tail; });
+  }
+
   // F, F' and g'' as formulas over any type that has such functions of its own: over at::Tensor,
   // they can be differentiated further.
   template <class T>

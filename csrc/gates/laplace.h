@@ -87,6 +87,14 @@ struct Laplace {
     return u < scale_by_power_of_two(exp2_polynomial_4(f), shifted) - Real(1);
   }
 
+  // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
+  static constexpr float estimate_error = 0x1p-18f;
+  template <class Real>
+  static GELU_KERNELS_HD Real distribution_estimate(Real x) {
+    const Real tail = approximate_exp2(fma(absolute(x), Real(-log2e), Real(-1)));
+    return where_positive(x, [&] { return Real(1) - tail; }, [&] { return tail; });
+  }
+
   // F, F' and g'' as formulas over any type that has exp, abs, relu and clamp of its own: over
   // at::Tensor, they can be differentiated further.
   template <class T>

@@ -88,6 +88,14 @@ struct LogisticOfCubic {
     return fma(u, inverse, inverse) < Real(0x1p32f) - u;
   }
 
+  // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
+  static constexpr float estimate_error = 0x1p-18f;
+  template <class Real>
+  static GELU_KERNELS_HD Real distribution_estimate(Real x) {
+    using C = Constants<fp16>;
+    return approximate_logistic(x * even(x, -C::k1, -C::k3));
+  }
+
   // F, F' and g'' as formulas over any type that has sigmoid and clamp of its own: over at::Tensor,
   // they can be differentiated further.
   template <class T>

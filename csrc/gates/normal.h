@@ -102,6 +102,13 @@ struct Normal {
     return u < fma(power_8, power_8, Real(-1));
   }
 
+  // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
+  static constexpr float estimate_error = 0x1p-18f;
+  template <class Real>
+  static GELU_KERNELS_HD Real distribution_estimate(Real x) {
+    return approximate_logistic(x * normal_logit(x * x));
+  }
+
   // F, F' and g'' as formulas over any type that has erfc, exp and clamp of its own: over
   // at::Tensor, they can be differentiated further.
   template <class T>

@@ -1,5 +1,6 @@
-// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel Random
-// Numbers: As Easy as 1, 2, 3" (2011): any word of the sequence at once, without a state.
+// Philox4x32-7, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel Random
+// Numbers: As Easy as 1, 2, 3" (2011): any word of the sequence at once, without a state. Seven
+// rounds pass BigCrush there, table 2; docs/soi.md has what the usual ten would cost.
 #pragma once
 
 #include "csrc/gates/arithmetic.h"
@@ -7,7 +8,7 @@
 namespace gelu_kernels {
 
 struct Philox {
-  static constexpr int rounds = 10;
+  static constexpr int rounds = 7;
   static constexpr uint32_t multiplier_0 = 0xd2511f53, multiplier_2 = 0xcd9e8d57;
   static constexpr uint32_t key_step_0 = 0x9e3779b9, key_step_1 = 0xbb67ae85;
 };
@@ -29,10 +30,10 @@ GELU_KERNELS_HD Product product(uint32_t a, uint32_t b) {
 #endif
 }
 
-// The words of the counter (group, 0), each 64 bits, low half first, with the seed for the key.
-GELU_KERNELS_HD RandomWords philox(uint64_t group, uint64_t seed) {
-  uint32_t c0 = static_cast<uint32_t>(group), c1 = static_cast<uint32_t>(group >> 32);
-  uint32_t c2 = 0, c3 = 0;
+// The words of the counter (octet, part), each 64 bits, low half first, with the seed for the key.
+GELU_KERNELS_HD RandomWords philox(uint64_t octet, uint32_t part, uint64_t seed) {
+  uint32_t c0 = static_cast<uint32_t>(octet), c1 = static_cast<uint32_t>(octet >> 32);
+  uint32_t c2 = part, c3 = 0;
   uint32_t key_0 = static_cast<uint32_t>(seed), key_1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < Philox::rounds; ++round) {
     const Product product_0 = product(Philox::multiplier_0, c0);
@@ -47,7 +48,20 @@ GELU_KERNELS_HD RandomWords philox(uint64_t group, uint64_t seed) {
   return {{c0, c1, c2, c3}};
 }
 
-// Which word an element of a tensor draws: word index % 4 of group index / 4. `index` is where the
+// An element has 32 random bits: 16 of the octet's part 0, which come first, and 16 of its part 1.
+// Of its two words of these, an even element has the low halves.
+GELU_KERNELS_HD uint32_t half_of(uint32_t word, int element) {
+  return element % 2 ? word >> 16 : word & 0xffff;
+}
+GELU_KERNELS_HD uint32_t word_of(uint32_t first, uint32_t second, int element) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(second, first, element % 2 ? 0x7632 : 0x5410);
+#else
+  return half_of(first, element) << 16 | half_of(second, element);
+#endif
+}
+
+// Which word an element of a tensor draws: word index % 8 of octet index / 8. `index` is where the
 // element is in the whole of which the tensor may be a part, its rows of row_length elements
 // row_stride apart in it and the first at `offset`. A row_length of 0 says that the part is one
 // row.

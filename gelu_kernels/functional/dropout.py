@@ -46,7 +46,7 @@ def bias_gelu_dropout(
 
     >>> x, bias = torch.zeros(2, 2), torch.tensor([1.0, -1.0])
     >>> bias_gelu_dropout(x, bias, 0.25, generator=torch.Generator().manual_seed(0))
-    tensor([[ 1.1218,  0.0000],
+    tensor([[ 0.0000,  0.0000],
             [ 1.1218, -0.2115]])
     >>> bias_gelu_dropout(x, bias, 0.25, training=False)
     tensor([[ 0.8413, -0.1587],
@@ -124,7 +124,7 @@ def gate_dropout(
 
     >>> x = torch.ones(6)
     >>> gate_dropout(x, p=0.5, gate="logistic", generator=torch.Generator().manual_seed(0))
-    tensor([1.4621, 0.0000, 1.4621, 1.4621, 0.0000, 0.0000])
+    tensor([0.0000, 0.0000, 1.4621, 0.0000, 0.0000, 1.4621])
     >>> gate_dropout(x, p=0.5, gate="logistic", training=False)
     tensor([0.7311, 0.7311, 0.7311, 0.7311, 0.7311, 0.7311])
     """
@@ -175,9 +175,9 @@ def glu_dropout(
 
     >>> x, up = torch.ones(4), torch.full((4,), 2.0)
     >>> glu_dropout(x, up, 0.5, generator=torch.Generator().manual_seed(0))
-    tensor([3.3654, 0.0000, 3.3654, 3.3654])
+    tensor([0.0000, 0.0000, 3.3654, 0.0000])
     >>> glu_dropout(torch.cat([x, up]), p=0.5, generator=torch.Generator().manual_seed(0))
-    tensor([3.3654, 0.0000, 3.3654, 3.3654])
+    tensor([0.0000, 0.0000, 3.3654, 0.0000])
     """
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu_dropout(

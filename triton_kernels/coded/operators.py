@@ -106,7 +106,7 @@ def coded_forward(
         *tiles[:3],
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
         repeated,
-        row_length == 0 and offset % 4 == 0,
+        row_length == 0 and offset % 8 == 0,
         row_length != 0,
         dither,
         p > 0,

@@ -95,7 +95,7 @@ def forward(
     OCTETS of it.
 
     REPEATED says that the bias has `repeat` elements and starts anew after them; GROUPED, that
-    `offset` is a multiple of 4 and that all elements follow each other in the whole; IN_ROWS, that
+    `offset` is a multiple of 8 and that all elements follow each other in the whole; IN_ROWS, that
     they do in rows of row_length.
     """
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)

@@ -147,7 +147,7 @@ def draw(
         mask.zero_()
     elif y.numel() > 0:
         numbers, place = (threshold, factor_of(p)), (offset, row_length, row_stride)
-        index = row_length == 0 and offset % 4 == 0, row_length != 0
+        index = row_length == 0 and offset % 8 == 0, row_length != 0
         start(op, "forward", gate, (y,), (x, up), bias, mask, numbers, seed, place, index)
 
 

@@ -24,7 +24,8 @@ from gelu_kernels.triton_kernels.tile import origin
 @triton.jit
 def bernoulli(x, random, IN_TAIL: tl.constexpr, C: tl.constexpr):
     """The mask m, by 32 random bits for each element; csrc/random/bernoulli.h has the reasons."""
-    return IN_TAIL(x, random.to(tl.float32), C) != (x > 0) | (x != x)
+    positive = (x > 0) | (x != x)
+    return IN_TAIL(x, tl.where(positive, ~random, random).to(tl.float32), C) != positive
 
 
 @triton.jit
@@ -123,7 +124,7 @@ def soi_forward(
     COLUMNS, a thread OCTETS of it.
 
     REPEATED says that a vector beside x has `repeat` elements and starts anew after them; GROUPED,
-    that `offset` is a multiple of 4 and that all elements follow each other in the whole; IN_ROWS,
+    that `offset` is a multiple of 8 and that all elements follow each other in the whole; IN_ROWS,
     that they do in rows of row_length.
     """
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)

@@ -119,7 +119,7 @@ def draw(
         *tiles[:3],
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
         repeated,
-        row_length == 0 and offset % 4 == 0,
+        row_length == 0 and offset % 8 == 0,
         row_length != 0,
         *(t is not None and t.dim() == 0 for t in beside[1:]),
     )

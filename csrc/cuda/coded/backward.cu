@@ -71,9 +71,9 @@ template <class Precision>
 Error launch_coded_backward(Queue queue, const CodedBackwardOperands& m) {
   constexpr int64_t size = sizeof(StorageOf<Precision>);
   constexpr auto kernel = multiply_octets<Precision>;
-  const Octets octets =
-      octets_of(m.rows, m.columns,
-                has_whole_words(m.code) && has_vectors(m.dx, size) && has_vectors(m.dy, size));
+  const Octets octets = octets_of(m.rows, m.columns,
+                                  has_whole_words(m.code) && has_vectors(m.dx, m.rows, size) &&
+                                      has_vectors(m.dy, m.rows, size));
   constexpr int64_t block = kThreads * kOctets * kOctet;
   return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block, kThreads,
                                    m, octets);

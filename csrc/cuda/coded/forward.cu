@@ -20,12 +20,16 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const CodedFor
   using T = StorageOf<Precision>;
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  const uint64_t group = m.index.offset / 4 + octet * uint64_t{2};
   const T* bias =
       reinterpret_cast<const T*>(octets.at<T>({const_cast<char*>(m.bias), 0, 0}, octet));
   const Real factor = m.factor.as<Real>();
   uint64_t codes = 0;
-  RandomWords random = {};
+  RandomWords first = {}, second = {};
+  if (m.seed) {
+    const uint64_t of_whole = static_cast<uint64_t>(m.index.offset) / kOctet + octet;
+    first = philox(of_whole, 0, seed);
+    second = philox(of_whole, 1, seed);
+  }
 #pragma unroll
   for (int i = 0; i < Octet<Precision>::count; ++i) {
     Real numbers[V::size], values[V::size], derivatives[V::size];
@@ -45,8 +49,7 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const CodedFor
 #pragma unroll
       for (int k = j; k < j + kPacked<Real>; ++k) {
         const int element = i * V::size + k;
-        if (element % 4 == 0 && m.seed) random = philox(group + element / 4, seed);
-        const uint32_t word = random.word[element % 4];
+        const uint32_t word = word_of(first.word[element / 2], second.word[element / 2], element);
         kept[k] = word >= m.threshold;
         const uint32_t code = encoded(static_cast<float>(derivatives[k]), word, kept[k], m);
         codes |= static_cast<uint64_t>(code) << (8 * element);
@@ -145,8 +148,8 @@ Error launch_coded_forward(Queue queue, const CodedForwardOperands& m) {
   constexpr auto kernel = map_octets<Gate, Precision>;
   const Octets octets =
       octets_of(m.rows, m.columns,
-                from_a_group(m.index) && has_vectors(m.bias) && has_whole_words(m.code) &&
-                    has_vectors(m.y, size) && has_vectors(m.x, size));
+                are_octets_of_whole(m.index) && has_vectors(m.bias) && has_whole_words(m.code) &&
+                    has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
   constexpr int64_t block = kThreads * kOctets * kOctet;
   return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block, kThreads,
                                    m, octets, row_length_of(m.index));

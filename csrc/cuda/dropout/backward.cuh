@@ -123,7 +123,7 @@ template <class Function, class Precision>
 Error launch_dropout_backward(Queue queue, const DropoutBackwardOperands& m) {
   using P = Plan<Function, Precision>;
   constexpr auto kernel = select_gradients<Function, Precision>;
-  const auto are_vectors = [](const Matrix& of) { return has_vectors(of, P::size); };
+  const auto are_vectors = [&m](const Matrix& of) { return has_vectors(of, m.rows, P::size); };
   const bool vectors = has_vectors(m.bias) && are_vectors(m.dx) && are_vectors(m.dy) &&
                        are_vectors(m.x) &&
                        (Function::outputs == 1 || (are_vectors(m.dup) && are_vectors(m.up)));

@@ -122,10 +122,10 @@ template <class Gate, class Precision>
 Error launch_dropout_forward(Queue queue, const DropoutForwardOperands& m) {
   constexpr int64_t size = Plan<Precision>::size;
   constexpr auto kernel = draw_dropout<Gate, Precision>;
-  const Octets octets =
-      octets_of(m.rows, m.columns,
-                from_a_group(m.index) && has_vectors(m.bias) && has_vectors(m.y, size) &&
-                    has_vectors(m.x, size) && (!m.up.data || has_vectors(m.up, size)));
+  const Octets octets = octets_of(
+      m.rows, m.columns,
+      are_octets_of_whole(m.index) && has_vectors(m.bias) && has_vectors(m.y, m.rows, size) &&
+          has_vectors(m.x, m.rows, size) && (!m.up.data || has_vectors(m.up, m.rows, size)));
   constexpr int64_t block = Plan<Precision>::elements;
   return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block, kThreads,
                                    m, octets, row_length_of(m.index));

@@ -10,7 +10,7 @@ template <class Precision, int inputs>
 struct DropoutPlan {
   static constexpr int size = sizeof(StorageOf<Precision>);
   static constexpr int octets = dropout_octets(inputs, size);  // of a thread
-  static constexpr int blocks = parameter_octet_blocks_per_processor(size);
+  static constexpr int blocks = dropout_blocks_per_processor(size);
   static constexpr int64_t elements = int64_t{kThreads} * octets * 8;  // of a block
 };
 

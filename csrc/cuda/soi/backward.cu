@@ -1,6 +1,6 @@
 // The gradient of the SOI map: its mask selects elements of dy.
 #include "csrc/cuda/launch.h"
-#include "csrc/cuda/octet.h"
+#include "csrc/cuda/soi/share.h"
 
 namespace gelu_kernels::cuda {
 namespace {
@@ -26,32 +26,31 @@ __global__ void __launch_bounds__(kThreads)
                    const __grid_constant__ Octets octets) {
   using T = StorageOf<Precision>;
   using V = Vector<Precision>;
-  const uint32_t first = blockIdx.x * (kOctets * kThreads) + threadIdx.x;
-  if (first + (kOctets - 1) * kThreads >= octets.in_vectors) {
+  using Here = Share<Precision>;
+  const uint32_t begin = blockIdx.x * Here::octets, end = begin + Here::octets;
+  if (end > octets.in_vectors) {
 #pragma unroll 1
-    for (int i = 0; i < kOctets; ++i) {
-      const uint32_t octet = first + i * kThreads;
+    for (uint32_t octet = begin + threadIdx.x; octet < end; octet += kThreads) {
       if (octet < octets.count()) select_elements<T>(m, octets, octet);
     }
     return;
   }
-  Octet<Precision> dy[kOctets];
-  uint32_t mask[kOctets];
+  V dy[kSoiVectors];
+  uint32_t mask[kSoiVectors];
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
-    dy[i] = Octet<Precision>::load(octets.at<T>(m.dy, first + i * kThreads));
-    mask[i] = m.mask[first + i * kThreads];
+  for (int i = 0; i < kSoiVectors; ++i) {
+    const Here here(i);
+    dy[i] = V::load(here.in(m.dy, octets));
+    mask[i] = m.mask[here.octet];
   }
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
+  for (int i = 0; i < kSoiVectors; ++i) {
+    const Here here(i);
+    const uint32_t bits = mask[i] >> (here.part * V::size);
+    bool kept[V::size];
 #pragma unroll
-    for (int k = 0; k < Octet<Precision>::count; ++k) {
-      bool kept[V::size];
-#pragma unroll
-      for (int j = 0; j < V::size; ++j) kept[j] = mask[i] >> (k * V::size + j) & 1;
-      dy[i].vectors[k] = dy[i].vectors[k].select(kept);
-    }
-    dy[i].store(octets.at<T>(m.dx, first + i * kThreads));
+    for (int j = 0; j < V::size; ++j) kept[j] = bits >> j & 1;
+    dy[i].select(kept).store(here.in(m.dx, octets));
   }
 }
 
@@ -67,12 +66,13 @@ template <class Precision>
 Error launch_soi_backward(Queue queue, const SoiBackwardOperands& m) {
   using T = StorageOf<Precision>;
   const Octets octets =
-      octets_of(m.rows, m.columns, has_vectors(m.dx, sizeof(T)) && has_vectors(m.dy, sizeof(T)));
+      octets_of(m.rows, m.columns,
+                has_vectors(m.dx, m.rows, sizeof(T)) && has_vectors(m.dy, m.rows, sizeof(T)));
   constexpr auto of_vectors = select_vectors<Precision>;
   constexpr auto of_elements = select_octets<T>;
   using Kernels = KernelSet<of_vectors, of_elements>;
   const auto kernel = octets.in_vectors ? of_vectors : of_elements;
-  const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
+  const int64_t block = kOctet * (octets.in_vectors ? Share<Precision>::octets : kThreads);
   return launch<Kernels>(queue, kernel, (octets.elements + block - 1) / block, kThreads, m, octets);
 }
 

@@ -5,86 +5,126 @@
 #include "csrc/cuda/octet.h"
 #include "csrc/cuda/packed.h"
 #include "csrc/cuda/random_words.h"
+#include "csrc/cuda/soi/share.h"
 #include "csrc/gates/cdf.h"
 #include "csrc/random/bernoulli.h"
 
 namespace gelu_kernels::cuda {
+
+// In each half all bits are the sign of a number: `low` has the low half.
+__device__ __forceinline__ uint32_t signs_of(float low, float high) {
+  uint32_t signs;  // __byte_perm() knows no signs
+  asm("prmt.b32 %0, %1, %2, 0xffbb;" : "=r"(signs) : "r"(bits(low)), "r"(bits(high)));
+  return signs;
+}
 
 // What lies along the columns beside x.
 struct Alone {};
 struct WithBias {};
 struct WithParameters {};
 
-// A location or a scale for each element of an octet's vector. The vectors of an octet take turns:
-// float64 has no registers for all. A number has as many copies, and no branch asks for it.
-template <class Precision, class Real, int size>
-__device__ __forceinline__ void load_parameter(Real (&to)[size], const Matrix& from,
-                                               const Octets& octets, uint32_t octet, int vector) {
-  const uint32_t row = octets.row_in_octets.divide(octet);
-  const int64_t column = octet - row * octets.row_in_octets.divisor;
-  const char* place = from.data + column * (kOctet * from.column_stride);
-  Vector<Precision>::load(reinterpret_cast<const StorageOf<Precision>*>(place) + vector * size)
-      .unpack(to);
+// The words of a part of an octet's random bits that have the halves of a vector's elements.
+template <class Precision>
+__device__ __forceinline__ void choose(uint32_t (&words)[Vector<Precision>::size / 2],
+                                       const RandomWords& of_octet, const Share<Precision>& share) {
+  constexpr int size = Vector<Precision>::size / 2;
+#pragma unroll
+  for (int k = 0; k < size; ++k) {
+    words[k] = of_octet.word[k];
+#pragma unroll
+    for (int p = 1; p < Share<Precision>::lanes; ++p) {
+      if (share.part == p) words[k] = of_octet.word[p * size + k];
+    }
+  }
 }
 
-// y in place of x, and the byte of the mask. Two groups hold the octet's random words.
-template <class Gate, class Precision, class Beside>
-__device__ __forceinline__ uint32_t draw(Octet<Precision>& x, const SoiForwardOperands& m,
-                                         const Octets& octets, uint32_t octet, uint64_t seed) {
-  using T = StorageOf<Precision>;
+// The number that F is taken of, for each element; with a bias, x becomes the sum.
+template <class Precision, class Beside, int size>
+__device__ __forceinline__ void score(float (&z)[size], Vector<Precision>& x,
+                                      const SoiForwardOperands& m, const Octets& octets,
+                                      const Share<Precision>& share) {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  constexpr bool kBias = std::is_same_v<Beside, WithBias>;
-  constexpr bool kParameters = std::is_same_v<Beside, WithParameters>;
-  const uint64_t group = m.index.offset / 4 + octet * uint64_t{2};
-  Octet<Precision> addend;
-  if constexpr (kBias) {
-    addend = Octet<Precision>::load(octets.at<T>({const_cast<char*>(m.bias), 0, 0}, octet));
+  Real numbers[size];
+  x.unpack(numbers);
+  if constexpr (std::is_same_v<Beside, WithBias>) {
+    Real bias[size];
+    V::load(share.in({const_cast<char*>(m.bias), 0, 0}, octets)).unpack(bias);
+#pragma unroll
+    for (int j = 0; j < size; j += kPacked<Real>) {
+      unpack(pack(numbers + j) + pack(bias + j), numbers + j);
+    }
+    x = V::round(numbers);
   }
-  uint32_t mask = 0;
-  RandomWords random;
+  if constexpr (std::is_same_v<Beside, WithParameters>) {
+    Real loc[size], scale[size];
+    V::load(share.along(m.loc, octets)).unpack(loc);
+    V::load(share.along(m.scale, octets)).unpack(scale);
 #pragma unroll
-  for (int i = 0; i < Octet<Precision>::count; ++i) {
-    Real numbers[V::size];
-    x.vectors[i].unpack(numbers);
-    if constexpr (kBias) {
-      Real addends[V::size];
-      addend.vectors[i].unpack(addends);
-#pragma unroll
-      for (int j = 0; j < V::size; j += kPacked<Real>) {
-        unpack(pack(numbers + j) + pack(addends + j), numbers + j);
-      }
-      x.vectors[i] = V::round(numbers);
+    for (int j = 0; j < size; j += kPacked<Real>) {
+      const Packed<Real> distance = pack(numbers + j) - pack(loc + j);
+      unpack(standard_score(distance, inverse_of(bounded(pack(scale + j)))), numbers + j);
     }
-    if constexpr (kParameters) {
-      Real loc[V::size], scale[V::size];
-      load_parameter<Precision>(loc, m.loc, octets, octet, i);
-      load_parameter<Precision>(scale, m.scale, octets, octet, i);
-#pragma unroll
-      for (int j = 0; j < V::size; j += kPacked<Real>) {
-        const Packed<Real> distance = pack(numbers + j) - pack(loc + j);
-        unpack(standard_score(distance, inverse_of(bounded(pack(scale + j)))), numbers + j);
-      }
-    }
-    bool kept[V::size];
-#pragma unroll
-    for (int j = 0; j < V::size; j += kPacked<Real>) {
-      const int element = i * V::size + j;
-      if (element % 4 == 0) random = philox(group + element / 4, seed);
-      Real words[kPacked<Real>];
-#pragma unroll
-      for (int k = 0; k < kPacked<Real>; ++k) {
-        words[k] = static_cast<float>(random.word[element % 4 + k]);
-      }
-      unpack(bernoulli<Gate>(pack(numbers + j), pack(words)), kept + j);
-#pragma unroll
-      for (int k = 0; k < kPacked<Real>; ++k) {
-        if (kept[j + k]) mask |= 1 << (element + k);
-      }
-    }
-    x.vectors[i] = x.vectors[i].select(kept);
   }
-  return mask;
+#pragma unroll
+  for (int j = 0; j < size; ++j) z[j] = static_cast<float>(numbers[j]);
+}
+
+// y in place of x, and the bits of the mask.
+//
+// Half of an element's random bits decide wherever an estimate of 2^32 F is farther from them than
+// they and its error leave open. Else, for two elements of 2^16 or so, all bits decide, exactly.
+template <class Gate, class Precision, class Beside>
+__device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const SoiForwardOperands& m,
+                                         const Octets& octets, const Share<Precision>& share,
+                                         uint64_t seed) {
+  using V = Vector<Precision>;
+  constexpr float open = 0x1p16f + 0x1p32f * Gate::estimate_error;
+  constexpr int kWords = V::size / 2;
+  float z[V::size], excess[V::size];  // of the random bits over 2^32 F
+  score<Precision, Beside>(z, x, m, octets, share);
+  const uint64_t octet = static_cast<uint64_t>(m.index.offset) / kOctet + share.octet;
+  uint32_t words[kWords];
+  choose(words, philox(octet, 0, seed), share);
+  float least = 0x1p32f;
+#pragma unroll
+  for (int j = 0; j < V::size; j += kPacked<float>) {
+    float random[kPacked<float>];
+#pragma unroll
+    for (int k = 0; k < kPacked<float>; ++k) {
+      // Below an odd element's half, that of its neighbour stands for the bits left open.
+      const uint32_t word = words[(j + k) / 2];
+      random[k] = static_cast<float>((j + k) % 2 ? word : word << 16);
+    }
+    const auto distribution = Gate::distribution_estimate(pack(z + j));
+    unpack(fma(distribution, Packed<float>(-0x1p32f), pack(random)), excess + j);
+#pragma unroll
+    for (int k = 0; k < kPacked<float>; ++k) least = at_most(least, absolute(excess[j + k]));
+  }
+  if (!(least >= open)) {  // or NaN
+    uint32_t others[kWords];
+    choose(others, philox(octet, 1, seed), share);
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) {
+      if (absolute(excess[j]) >= open) continue;
+      excess[j] = bernoulli<Gate>(z[j], word_of(words[j / 2], others[j / 2], j)) ? -1 : 1;
+    }
+  }
+
+  uint32_t mask = 0, kept[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if constexpr (V::size == 8) {
+      kept[k] = signs_of(excess[2 * k], excess[2 * k + 1]);
+      mask |= kept[k] & (0x20001u << (2 * k));
+    } else {
+      const int j = k * V::size / 4;
+      kept[k] = static_cast<uint32_t>(static_cast<int32_t>(bits(excess[j])) >> 31);
+      mask |= kept[k] & (1u << j);
+    }
+  }
+  x.words = {x.words.x & kept[0], x.words.y & kept[1], x.words.z & kept[2], x.words.w & kept[3]};
+  return V::size == 8 ? mask | mask >> 16 : mask;
 }
 
 // Any octet, element by element.
@@ -119,42 +159,40 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
   m.mask[octet] = static_cast<uint8_t>(mask);
 }
 
-template <class Precision, class Beside>
-constexpr int octet_blocks_per_processor() {
-  if (!std::is_same_v<Beside, WithParameters>) return kOctetBlocksPerProcessor;
-  return parameter_octet_blocks_per_processor(sizeof(StorageOf<Precision>));
-}
-
 template <class Gate, class Precision, class Beside>
-__global__ void __launch_bounds__(kThreads, octet_blocks_per_processor<Precision, Beside>())
+__global__ void __launch_bounds__(kThreads, kSoiBlocksPerProcessor)
     draw_vectors(const __grid_constant__ SoiForwardOperands m,
                  const __grid_constant__ Octets octets,
                  const __grid_constant__ WideDivisor row_length) {
-  using T = StorageOf<Precision>;
+  using V = Vector<Precision>;
+  using Here = Share<Precision>;
   constexpr bool kParameters = std::is_same_v<Beside, WithParameters>;
-  const uint32_t first = blockIdx.x * (kOctets * kThreads) + threadIdx.x;
-  if (first + (kOctets - 1) * kThreads >= octets.in_vectors) {
+  wait_for_primary();  // it may draw the seed
+  const uint32_t begin = blockIdx.x * Here::octets, end = begin + Here::octets;
+  if (end > octets.in_vectors) {
 #pragma unroll 1
-    for (int i = 0; i < kOctets; ++i) {
-      const uint32_t octet = first + i * kThreads;
+    for (uint32_t octet = begin + threadIdx.x; octet < end; octet += kThreads) {
       if (octet < octets.count()) {
         forward_elements<Gate, Precision, kParameters>(m, octets, row_length, octet);
       }
     }
     return;
   }
-  Octet<Precision> x[kOctets];
+  V x[kSoiVectors];
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
-    x[i] = Octet<Precision>::load(octets.at<T>(m.x, first + i * kThreads));
-  }
+  for (int i = 0; i < kSoiVectors; ++i) x[i] = V::load(Here(i).in(m.x, octets));
   const uint64_t seed = *m.seed;
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
-    const uint32_t octet = first + i * kThreads;
-    const uint32_t mask = draw<Gate, Precision, Beside>(x[i], m, octets, octet, seed);
-    x[i].store(octets.at<T>(m.y, octet));
-    m.mask[octet] = static_cast<uint8_t>(mask);
+  for (int i = 0; i < kSoiVectors; ++i) {
+    const Here here(i);
+    uint32_t mask = draw<Gate, Precision, Beside>(x[i], m, octets, here, seed);
+    x[i].store(here.in(m.y, octets));
+    mask <<= here.part * V::size;
+#pragma unroll
+    for (int lane = 1; lane < Here::lanes; lane *= 2) {
+      mask |= __shfl_xor_sync(0xffffffff, mask, lane);
+    }
+    if (here.part == 0) m.mask[here.octet] = static_cast<uint8_t>(mask);
   }
 }
 
@@ -163,6 +201,7 @@ __global__ void __launch_bounds__(kThreads)
     draw_elements(const __grid_constant__ SoiForwardOperands m,
                   const __grid_constant__ Octets octets,
                   const __grid_constant__ WideDivisor row_length) {
+  wait_for_primary();
   const int64_t octet = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (octet < octets.count()) {
     forward_elements<Gate, Precision, kParameters>(m, octets, row_length, octet);
@@ -176,13 +215,14 @@ template <class Precision, class Kernels>
 Error launch_forward(Queue queue, const SoiForwardOperands& m, ForwardKernel of_vectors,
                      ForwardKernel of_elements, bool columns_have_vectors) {
   constexpr int64_t size = sizeof(StorageOf<Precision>);
-  const Octets octets = octets_of(m.rows, m.columns,
-                                  from_a_group(m.index) && columns_have_vectors &&
-                                      has_vectors(m.y, size) && has_vectors(m.x, size));
-  const int64_t block = kThreads * (octets.in_vectors ? kOctets : 1) * kOctet;
-  return launch<Kernels>(queue, octets.in_vectors ? of_vectors : of_elements,
-                         (octets.elements + block - 1) / block, kThreads, m, octets,
-                         row_length_of(m.index));
+  const Octets octets =
+      octets_of(m.rows, m.columns,
+                are_octets_of_whole(m.index) && columns_have_vectors &&
+                    has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
+  const int64_t block = kOctet * (octets.in_vectors ? Share<Precision>::octets : kThreads);
+  return launch_dependent<Kernels>(queue, octets.in_vectors ? of_vectors : of_elements,
+                                   (octets.elements + block - 1) / block, kThreads, m, octets,
+                                   row_length_of(m.index));
 }
 
 }  // namespace gelu_kernels::cuda

@@ -126,4 +126,16 @@ GELU_KERNELS_HD Real cauchy_tail_denominator(Real a) {
   return polynomial(a, 0x1.deecf4p-1f, 0x1.006408p1f, 0x1.4b1388p1f, 0x1.05c0e6p1f, 0x1p0f);
 }
 
+// F(-a) times the denominator; error of F(-a) 2^-14.8.
+template <class Real>
+GELU_KERNELS_HD Real cauchy_estimate_numerator(Real a) {
+  return polynomial(a, 0x1.f17606p-2f, 0x1.fd0ecp-2f, 0x1.4782eep-2f);
+}
+
+// What F(-a) is a quotient by.
+template <class Real>
+GELU_KERNELS_HD Real cauchy_estimate_denominator(Real a) {
+  return polynomial(a, 0x1.f16d56p-1f, 0x1.9e077ep0f, 0x1.9f4ce8p0f, 0x1p0f);
+}
+
 }  // namespace gelu_kernels
