@@ -110,9 +110,12 @@ class Launch:
 
     @property
     def beside(self) -> float:
-        """The second stage of column sums, and the kernel that draws the seed of a mask."""
-        draws = "seed" in self.x.case.operator.inputs
-        return 3 * self.latency * self.sums_columns + (GAP + SMALL_KERNEL) * draws
+        """The second stage of column sums, or the kernel that draws the seed of a mask. In CUDA the
+        second of two kernels is dependent."""
+        is_dependent = self.x.case.backend == "cuda"
+        second = 3 * self.latency if is_dependent else GAP + SMALL_KERNEL
+        seed = SMALL_KERNEL if is_dependent else GAP + SMALL_KERNEL
+        return second * self.sums_columns + seed * ("seed" in self.x.case.operator.inputs)
 
     @property
     def percent(self) -> float:
