@@ -14,6 +14,10 @@ def functions(gate: str) -> SimpleNamespace:
     return formulas.of(gate, arithmetic, triton.jit)
 
 
+# Of the floats, as integers in ascending order from -0 on, the last that rounds to it in storage.
+LAST_ZEROS = {"fp16": 0x33000000 - 2**31, "bf16": 0x8000 - 2**31}
+
+
 def constants(gate: str, precision: str, backend: str, **others: object) -> Constants:
     """For the compiler: everything that the functions of a gate ask of a precision and a target."""
     own = functions(gate)
@@ -21,5 +25,10 @@ def constants(gate: str, precision: str, backend: str, **others: object) -> Cons
     if backend != "interpreter":  # to be arguments of functions
         values = {k: tl.constexpr(v) if isinstance(v, Polynomial) else v for k, v in values.items()}
     return Constants(
-        **values, may_tie=own.may_tie, left_limit=own.left_limit, backend=backend, **others
+        **values,
+        may_tie=own.may_tie,
+        left_limit=own.left_limit,
+        last_zero=LAST_ZEROS.get(precision),
+        backend=backend,
+        **others,
     )

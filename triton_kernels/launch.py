@@ -49,7 +49,12 @@ def _constants(s: Specialization, backend: str, has_float8: bool = False) -> tup
     from gelu_kernels.triton_kernels import gates
 
     constants = gates.constants(
-        s.gate, s.precision, backend, is_value=s.is_value, has_float8=has_float8
+        s.gate,
+        s.precision,
+        backend,
+        order=s.orders[0],
+        is_value=s.is_value,
+        has_float8=has_float8,
     )
     functions = [getattr(gates.functions(s.gate), order) for order in s.orders]
     return *functions, constants, *s.compiled_in

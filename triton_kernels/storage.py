@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.arithmetic import at_most, bits, from_bits
+from gelu_kernels.triton_kernels.arithmetic import at_most, bits, constant, from_bits, negated
 
 
 @triton.jit
@@ -46,3 +46,12 @@ def round_value(y, x, C: tl.constexpr):
         return with_sign_of(x, up.to(x.dtype), C)
     else:
         return y
+
+
+@triton.jit
+def as_factor(y, C: tl.constexpr):
+    """The value y of a gate as a factor: see csrc/gates/pointwise.h."""
+    if C.last_zero is None:
+        return y
+    else:
+        return tl.where(bits(y) <= C.last_zero, negated(constant(0.0, y)), y)

@@ -2,7 +2,7 @@
 #include "csrc/cpu/dropout_loops.h"
 
 #include "csrc/cpu/mask_blocks.h"
-#include "csrc/gates/storage.h"
+#include "csrc/gates/pointwise.h"
 
 namespace gelu_kernels::cpu {
 namespace {
@@ -14,7 +14,7 @@ void keep(int64_t n, T* __restrict y, uint8_t* __restrict flags, const Real* __r
   n &= ~(kFlagVector - 1);
   for (int64_t i = 0; i < n; ++i) {
     const bool m = words[i] >= threshold;
-    y[i] = flagged(m, Storage<Precision>::store(value[i] * factor));
+    y[i] = flagged(m, Storage<Precision>::store(as_factor<Precision>(value[i]) * factor));
     flags[i] = m ? kKept : kDropped;
   }
 }
@@ -25,7 +25,7 @@ void keep_product(int64_t n, T* __restrict y, uint8_t* __restrict flags,
   n &= ~(kFlagVector - 1);
   for (int64_t i = 0; i < n; ++i) {
     const bool m = words[i] >= threshold;
-    const Real product = value[i] * Storage<Precision>::load(up[i]);
+    const Real product = as_factor<Precision>(value[i]) * Storage<Precision>::load(up[i]);
     y[i] = flagged(m, Storage<Precision>::store(product * factor));
     flags[i] = m ? kKept : kDropped;
   }
@@ -38,6 +38,17 @@ void select_gradient(int64_t n, T* __restrict dx, const T* __restrict dy,
   for (int64_t i = 0; i < n; ++i) {
     const Real gradient = Storage<Precision>::load(dy[i]) * factor * derivative[i];
     dx[i] = flagged(flags[i], Storage<Precision>::store(gradient));
+  }
+}
+template <class Precision, class T, class Real>
+void select_up_gradient(int64_t n, T* __restrict dup, const T* __restrict dy,
+                        const Real* __restrict value, const uint8_t* __restrict flags,
+                        Real factor) {
+  n &= ~(kFlagVector - 1);
+  for (int64_t i = 0; i < n; ++i) {
+    const Real given = Storage<Precision>::load(dy[i]) * factor;
+    const Real gradient = given * as_factor<Precision>(value[i]);
+    dup[i] = flagged(flags[i], Storage<Precision>::store(gradient));
   }
 }
 template <class Precision, class T, class Real>
@@ -143,8 +154,8 @@ void backward(const DropoutBackwardOperands& m, Evaluate evaluate, int64_t begin
     T* dx_out = dx_place ? dx_place : dx_buffer;
     if constexpr (kUp) {
       T* dup_place = in_place<T>(dup, i, n);
-      select_gradient<Precision>(padded, dup_place ? dup_place : dup_buffer, dy_in, value, flags,
-                                 factor);
+      select_up_gradient<Precision>(padded, dup_place ? dup_place : dup_buffer, dy_in, value, flags,
+                                    factor);
       if (!dup_place) write(dup, dup_buffer, i, n);
       select_product_gradient<Precision>(padded, dx_out, dy_in, read(up_buffer, up, i, n),
                                          derivative, flags, factor);

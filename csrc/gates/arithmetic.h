@@ -129,6 +129,12 @@ GELU_KERNELS_HD Real clamped(Real x, Number limit) {
 GELU_KERNELS_HD float unless_above(float x, float limit, float y) { return x > limit ? 0.0f : y; }
 GELU_KERNELS_HD double unless_above(double x, double limit, double y) { return x > limit ? 0 : y; }
 
+// y, or -0 for a y from -bound to -0.
+GELU_KERNELS_HD float flushed(float y, float bound) {
+  // As signed integers these are the least of all: one comparison.
+  return static_cast<int32_t>(bits(y)) <= static_cast<int32_t>(bits(-bound)) ? -0.0f : y;
+}
+
 GELU_KERNELS_HD float absolute(float x) { return __builtin_fabsf(x); }
 GELU_KERNELS_HD double absolute(double x) { return __builtin_fabs(x); }
 

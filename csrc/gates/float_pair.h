@@ -93,6 +93,9 @@ GELU_KERNELS_HD float_pair at_most(float_pair x, float limit) {
 GELU_KERNELS_HD float_pair unless_above(float_pair x, float limit, float_pair y) {
   return {unless_above(x.low, limit, y.low), unless_above(x.high, limit, y.high)};
 }
+GELU_KERNELS_HD float_pair flushed(float_pair y, float bound) {
+  return {flushed(y.low, bound), flushed(y.high, bound)};
+}
 GELU_KERNELS_HD float_pair absolute(float_pair x) { return {absolute(x.low), absolute(x.high)}; }
 GELU_KERNELS_HD float_pair magnitude(float_pair x, float limit) {
   return {magnitude(x.low, limit), magnitude(x.high, limit)};

@@ -64,6 +64,23 @@ struct AddBias {
   }
 };
 
+// The value y of a gate as a factor of a product that is rounded once. In 16 bits it is the zero
+// that y rounds to, if it does, whatever the others are: a formula need not end in a zero. Only
+// a negative y rounds to zero, for ties go up (see Storage).
+template <class Precision, class Real>
+GELU_KERNELS_HD Real as_factor(Real y) {
+  if constexpr (is_half<Precision>) {
+    // Half of the smallest number.
+    return flushed(y, std::is_same_v<Precision, fp16> ? 0x1p-25f : 0x1p-134f);
+  } else {
+    return y;
+  }
+}
+template <class Gate, class Precision, class Real>
+GELU_KERNELS_HD Real value_as_factor(Real x) {
+  return as_factor<Precision>(Gate::template value<Precision>(x));
+}
+
 // The gated linear unit: y = g(x)·up.
 template <class Gate, class Precision>
 struct GluForward {
@@ -71,7 +88,7 @@ struct GluForward {
   static constexpr bool is_value = false;
   template <class Real>
   static GELU_KERNELS_HD Real apply(Real x, Real up) {
-    return Gate::template value<Precision>(x) * up;
+    return value_as_factor<Gate, Precision>(x) * up;
   }
 };
 
@@ -83,7 +100,7 @@ struct GluBackward {
   template <class Real>
   static GELU_KERNELS_HD Two<Real> apply(Real dy, Real x, Real up) {
     return {dy * up * Gate::template derivative<Precision>(x),
-            dy * Gate::template value<Precision>(x)};
+            dy * value_as_factor<Gate, Precision>(x)};
   }
 };
 
@@ -100,7 +117,7 @@ struct GluRowsForward {
   template <class Number, class Real>
   static GELU_KERNELS_HD Real apply(const GluNumbers<Number>& n, Real x, Real up) {
     const Real factor = clamped(up, n.limit) + Real(n.up_offset);
-    return Gate::template value<Precision>(at_most(x, n.limit)) * factor * Real(n.weight);
+    return value_as_factor<Gate, Precision>(at_most(x, n.limit)) * factor * Real(n.weight);
   }
 };
 
@@ -116,7 +133,7 @@ struct GluRowsBackward {
   static GELU_KERNELS_HD GluGradients<Real> apply(const GluNumbers<Number>& n, Real dy, Real x,
                                                   Real up) {
     const Real least = at_most(x, n.limit), factor = clamped(up, n.limit) + Real(n.up_offset);
-    const Real value = Gate::template value<Precision>(least);
+    const Real value = value_as_factor<Gate, Precision>(least);
     const Real dy_weight = dy * Real(n.weight);
     const Real dx = dy_weight * factor * Gate::template derivative<Precision>(least);
     const Real dup = unless_above(-up, n.limit, dy_weight * value);

@@ -17,6 +17,7 @@ from gelu_kernels.triton_kernels.octets import (
     selected,
     words_of_octets,
 )
+from gelu_kernels.triton_kernels.storage import as_factor
 from gelu_kernels.triton_kernels.tile import origin
 
 
@@ -54,7 +55,7 @@ def map_octets(
     m = random >= threshold.to(tl.uint32)
     if inside is not None:
         m = m & inside
-    result = VALUE(total, C)
+    result = as_factor(VALUE(total, C), C)
     if up is not None:
         result *= number(ups, C)
     result = (result * factor).to(xs.dtype)
@@ -152,7 +153,7 @@ def select_octets(
     given *= factor
     m = (byte[:, None] >> tl.arange(0, 8)[None, :]) & 1 != 0
     if up is not None:
-        up_gradient = (given * VALUE(total, C)).to(xs.dtype)
+        up_gradient = (given * as_factor(VALUE(total, C), C)).to(xs.dtype)
         tl.store(dup + place_in(row, column, dup_row), selected(up_gradient, m, C), inside)
         given *= ups
     gradient = (given * DERIVATIVE(total, C)).to(xs.dtype)

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
-from gelu_kernels.triton_kernels.storage import round_value, widened
+from gelu_kernels.triton_kernels.storage import as_factor, round_value, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
 
@@ -23,6 +23,8 @@ def apply(out, other, factor, x, bias, mask, bias_mask, F: tl.constexpr, C: tl.c
     if other is not None:
         result = widened(other) * widened(factor) * result
     elif factor is not None:
+        if C.order == "value":  # of a gated linear unit
+            result = as_factor(result, C)
         result = widened(factor) * result
     if C.is_value:
         tl.store(out, round_value(result, x, C), mask)

@@ -4,7 +4,7 @@ with the factor up."""
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.storage import as_factor, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
 
@@ -16,7 +16,7 @@ def apply(dx, dup, dy, x, up, mask, VALUE: tl.constexpr, DERIVATIVE: tl.constexp
     up = widened(tl.load(up, mask))
     number = widened(x)
     x_gradient = dy * up * DERIVATIVE(number, C)
-    up_gradient = dy * VALUE(number, C)
+    up_gradient = dy * as_factor(VALUE(number, C), C)
     tl.store(dx, x_gradient.to(x.dtype), mask)
     tl.store(dup, up_gradient.to(x.dtype), mask)
 

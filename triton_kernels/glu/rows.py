@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.arithmetic import at_most, negated
-from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.storage import as_factor, widened
 from gelu_kernels.triton_kernels.tile import inside, origin, tile
 
 
@@ -55,7 +55,7 @@ def rows_forward(
     xs = tl.load(tile(x, x_row, x_column, row, column, ROWS, COLUMNS), mask)
     ups = tl.load(tile(up, up_row, up_column, row, column, ROWS, COLUMNS), mask)
     factor = clamped(widened(ups), limit) + up_offset
-    result = VALUE(at_most(widened(xs), limit), C) * factor
+    result = as_factor(VALUE(at_most(widened(xs), limit), C), C) * factor
     if weight is not None:
         result *= load_weights(weight, row, rows, ROWS)
     tl.store(tile(y, y_row, y_column, row, column, ROWS, COLUMNS), result.to(xs.dtype), mask)
@@ -74,7 +74,7 @@ def gradients(
     xs = widened(stored)
     least = at_most(xs, limit)
     factor = clamped(ups, limit) + up_offset
-    value = VALUE(least, C)
+    value = as_factor(VALUE(least, C), C)
     dy_weight = dys
     if weights is not None:
         dy_weight = dys * weights

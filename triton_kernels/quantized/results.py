@@ -4,7 +4,7 @@ dy it is a backward one, with up that of a gated linear unit."""
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.storage import round_value, widened
+from gelu_kernels.triton_kernels.storage import as_factor, round_value, widened
 from gelu_kernels.triton_kernels.tile import inside, tile
 
 
@@ -50,12 +50,12 @@ def results_at(
     if dy is None:
         y = VALUE(number, C)
         if up is not None:
-            y *= factor
+            y = as_factor(y, C) * factor
     elif up is None:
         y = gradient * DERIVATIVE(number, C)
     else:
         dx = gradient * factor * DERIVATIVE(number, C)
-        dup = gradient * VALUE(number, C)
+        dup = gradient * as_factor(VALUE(number, C), C)
     if dy is not None and up is not None:
         return rounded(dx, stored, C), rounded(dup, stored, C)
     else:

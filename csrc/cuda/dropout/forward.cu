@@ -32,7 +32,7 @@ __device__ __forceinline__ void apply(Octet<Precision>& x, const Octet<Precision
     }
 #pragma unroll
     for (int j = 0; j < V::size; j += kPacked<Real>) {
-      unpack(Forward<Gate, Precision>::apply(pack(numbers + j)), numbers + j);
+      unpack(value_as_factor<Gate, Precision>(pack(numbers + j)), numbers + j);
     }
     if (m.up.data) {
       up.vectors[i].unpack(beside);
@@ -71,7 +71,7 @@ __device__ __forceinline__ void draw_elements(const DropoutForwardOperands& m, c
     };
     Real x = S::load(*at(m.x));
     if (m.bias) x += S::load(reinterpret_cast<const T*>(m.bias)[here.column]);
-    Real y = Forward<Gate, Precision>::apply(x);
+    Real y = value_as_factor<Gate, Precision>(x);
     if (m.up.data) y *= S::load(*at(m.up));
     const bool kept = words.next(row_length) >= m.dropout.threshold;
     *at(m.y) = kept ? S::store(y * m.dropout.factor.as<Real>()) : T(0);
