@@ -26,7 +26,8 @@ class Format:
     def floats(self, y: np.ndarray, ties: str) -> tuple[np.ndarray, np.ndarray]:
         """The least and the greatest float that round to the number nearest to y.
 
-        `ties` is where the rounding of a float sends them: "even" or "up", to plus infinity.
+        `ties` is where the rounding of a float sends them: "even", or "up", to plus infinity; or
+        "either" of the two, and what is right for both is wanted.
         """
         exponent = np.maximum(np.frexp(y)[1] - 1, self.smallest_exponent)
         spacing = np.ldexp(1.0, exponent - self.precision + 1)
@@ -37,7 +38,8 @@ class Format:
         outer = np.sign(y) * (nearest + 0.5) * spacing
         low, high = (end(inner, outer).astype(np.float32) for end in (np.minimum, np.maximum))
         is_even = nearest % 2 == 0
-        keep_low, keep_high = (is_even, is_even) if ties == "even" else (True, False)
+        keep_low = True if ties == "up" else is_even
+        keep_high = is_even if ties == "even" else False
         infinity = np.float32(np.inf)
         return (
             np.where(keep_low, low, np.nextafter(low, infinity)),

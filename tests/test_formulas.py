@@ -54,6 +54,19 @@ def test_derivative_of_every_16_bit_input(gate: str, dtype: torch.dtype) -> None
     assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_value_of_every_16_bit_input(gate: str, dtype: torch.dtype) -> None:
+    """Ties go up on a CPU. The GPU's conversion, to even, gives the same of break_tie(y)."""
+    x = oracle.every_16_bit_input(dtype)
+    y = evaluate(gate, "value", x)
+    up = y + (1.5 * 2.0**-49 if dtype == torch.float16 else 2.0**-149)
+    if dtype == torch.float16 and formulas.of(gate, arithmetic).may_tie:
+        u = up.clamp(max=2.0**17).view(torch.int32)
+        up = ((u + (u >> 31)) | 1).view(torch.float32)
+    actual, expected = up.to(dtype), oracle.evaluate(gate, VALUE, x)
+    assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
+
+
 @pytest.mark.parametrize("name", ["tail", "density"])
 def test_tail_and_density(gate: str, name: str) -> None:
     """F(-a) and F'(a) in float32, within 4 ULP where they are normal numbers; 0 at infinity."""

@@ -16,8 +16,8 @@
 namespace gelu_kernels {
 
 struct Cauchy {
-  // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
-  static constexpr bool may_tie = true;
+  // See Storage<fp16>. The four values that come out as ties are to be rounded to even.
+  static constexpr bool may_tie = false;
 
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real value(Real x) {

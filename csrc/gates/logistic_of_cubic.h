@@ -16,8 +16,8 @@ namespace gelu_kernels {
 // ones.
 template <template <class> class Constants>
 struct LogisticOfCubic {
-  // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
-  static constexpr bool may_tie = true;
+  // See Storage<fp16>. The constants leave no value a tie that does not round to even.
+  static constexpr bool may_tie = false;
 
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real value(Real x) {
@@ -227,7 +227,7 @@ struct LogisticOfCubic {
     const Real power =
         polynomial(u.fraction, C::exp2_0, C::exp2_1, C::exp2_2, C::exp2_3, C::exp2_4, C::exp2_5);
     const Real e = scale_by_power_of_two(power, u.shifted);
-    return limited(quotient(e, Constants<Number<Real>>::scale * C::one + e));
+    return limited(e * reciprocal(Constants<Number<Real>>::scale * C::one + e));
   }
 
   // D for 16-bit results: near its root with an absolute error of 2^-24, about what the rounding of

@@ -12,6 +12,7 @@ from gelu_kernels.formulas.arithmetic import (
     negated,
     positive_part,
     quotient,
+    reciprocal,
     scale_by_power_of_two,
     where,
 )
@@ -72,7 +73,7 @@ def half_tail(a: Real, C: Constants) -> Real:
     else:
         shifted, fraction = exponent(negated(a), even(a, C.half.k1, C.half.k3, C), C)
         e = scale_by_power_of_two(polynomial(fraction, C.half_exp2), shifted)
-        f = quotient(e, e + C.scale * C.half.one, C)
+        f = e * reciprocal(e + C.scale * C.half.one, C)
     if C.limits_tail:
         f = magnitude(f, 0.5)
     return f
@@ -170,7 +171,7 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
 
 
 left_limit = -0.0
-may_tie = True
+may_tie = False
 
 
 def half_constants(fp32: Constants, half: Constants) -> Constants:

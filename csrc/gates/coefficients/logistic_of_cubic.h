@@ -72,15 +72,15 @@ template <>
 struct NormalTanhConstants<fp16> {
   static constexpr float k1 = 0x1.26aec2p1f;
   static constexpr float k3 = 0x1.a5a7dp-4f;
-  static constexpr float slope_0 = 0x1.988456p0f;
-  static constexpr float slope_2 = 0x1.b6676ap-3f;
+  static constexpr float slope_0 = 0x1.988454p0f;
+  static constexpr float slope_2 = 0x1.b66766p-3f;
   static constexpr float one = 0x1.fffffep-1f;
   static constexpr float exp2_0 = 0x1p0f;
-  static constexpr float exp2_1 = 0x1.62e42cp-1f;
-  static constexpr float exp2_2 = 0x1.ebf9d6p-3f;
-  static constexpr float exp2_3 = 0x1.c6b6e2p-5f;
-  static constexpr float exp2_4 = 0x1.3ce88ep-7f;
-  static constexpr float exp2_5 = 0x1.5bda3cp-10f;
+  static constexpr float exp2_1 = 0x1.62e428p-1f;
+  static constexpr float exp2_2 = 0x1.ebf9aep-3f;
+  static constexpr float exp2_3 = 0x1.c6b6dap-5f;
+  static constexpr float exp2_4 = 0x1.3ce8bep-7f;
+  static constexpr float exp2_5 = 0x1.5bda46p-10f;
 };
 
 template <>
@@ -142,13 +142,13 @@ struct Logistic1702Constants<fp16> {
   static constexpr float k3 = 0x0p0f;
   static constexpr float slope_0 = 0x1.b3b644p0f;
   static constexpr float slope_2 = 0x0p0f;
-  static constexpr float one = 0x1.fffffep-1f;
-  static constexpr float exp2_0 = 0x1p0f;
-  static constexpr float exp2_1 = 0x1.62e41cp-1f;
-  static constexpr float exp2_2 = 0x1.ebf9a4p-3f;
-  static constexpr float exp2_3 = 0x1.c6b6c4p-5f;
-  static constexpr float exp2_4 = 0x1.3ce8cp-7f;
-  static constexpr float exp2_5 = 0x1.5bda24p-10f;
+  static constexpr float one = 0x1.048p0f;
+  static constexpr float exp2_0 = 0x1.048p0f;
+  static constexpr float exp2_1 = 0x1.692124p-1f;
+  static constexpr float exp2_2 = 0x1.f49fbcp-3f;
+  static constexpr float exp2_3 = 0x1.ceb508p-5f;
+  static constexpr float exp2_4 = 0x1.427ad6p-7f;
+  static constexpr float exp2_5 = 0x1.61f78ap-10f;
 };
 
 template <>
@@ -210,13 +210,13 @@ struct LogisticConstants<fp16> {
   static constexpr float k3 = 0x0p0f;
   static constexpr float slope_0 = 0x1.000002p0f;
   static constexpr float slope_2 = 0x0p0f;
-  static constexpr float one = 0x1.557ffap0f;
-  static constexpr float exp2_0 = 0x1.558p0f;
-  static constexpr float exp2_1 = 0x1.d96b5ep-1f;
-  static constexpr float exp2_2 = 0x1.4824cep-2f;
-  static constexpr float exp2_3 = 0x1.2f4a5cp-4f;
-  static constexpr float exp2_4 = 0x1.a6c046p-7f;
-  static constexpr float exp2_5 = 0x1.d007aap-10f;
+  static constexpr float one = 0x1.f2bff6p0f;
+  static constexpr float exp2_0 = 0x1.f2cp0f;
+  static constexpr float exp2_1 = 0x1.59b50ap0f;
+  static constexpr float exp2_2 = 0x1.df3e72p-2f;
+  static constexpr float exp2_3 = 0x1.baf276p-4f;
+  static constexpr float exp2_4 = 0x1.34b518p-6f;
+  static constexpr float exp2_5 = 0x1.52d9d4p-9f;
 };
 
 }  // namespace gelu_kernels
