@@ -151,11 +151,15 @@ class Half:
     """The formula for 16-bit results.
 
     Phi(-a) = 2^(-1 + a h(a)), and D(a) = (1/2 - slope a) 2^(a h(a)) with another h. The polynomials
-    put every input inside its rounding interval, subnormal results included.
+    put every input inside its rounding interval, subnormal results included. Beyond the range of
+    the fit they go on falling. At its limit a result is so small that it rounds to a zero even as
+    the product with the greatest 16-bit number.
     """
 
     format: half.Format
+    value_range: float
     value_limit: float
+    derivative_range: float
     derivative_limit: float
     log2_scale: int
     exp2_degree: int
@@ -167,7 +171,7 @@ class Half:
         problem: Callable[..., half.Problem],
         function: Callable[[np.ndarray, numbers.Constants], np.ndarray],
         name: str,
-        limit: float,
+        end: float,
         degree: int,
     ) -> list[float]:
         """The polynomial that a formula knows by a name."""
@@ -178,20 +182,20 @@ class Half:
         def formula(x: np.ndarray, h: np.ndarray) -> np.ndarray:
             return function(x, C.replace(**{name: numbers.Polynomial(0.0, h)}))
 
-        a = self.format.numbers(2.0**-13, limit)
+        a = self.format.numbers(2.0**-13, end)
         return half.fit(problem(self.format, a, formula), degree, error)
 
     def polynomials(self) -> list[Polynomial]:
         name = self.format.name
         every = f"Every {name} input falls inside its rounding interval."
         value = self.fit(
-            value_problem, normal.value, "log2_cdf", self.value_limit, self.value_degree
+            value_problem, normal.value, "log2_cdf", self.value_range, self.value_degree
         )
         derivative = self.fit(
             derivative_problem,
             normal.derivative,
             "log2_derivative",
-            self.derivative_limit,
+            self.derivative_range,
             self.derivative_degree,
         )
         return [
@@ -217,8 +221,8 @@ class Half:
 
 
 HALF = [
-    Half(half.BF16, 13.625, 13.8125, 16, 4, 9, 10),
-    Half(half.FP16, 5.75, 6.0625, 0, 5, 8, 8),
+    Half(half.BF16, 13.625, 13.8125, 13.8125, 14.0625, 16, 4, 9, 10),
+    Half(half.FP16, 5.75, 11.0, 6.0625, 10.5, 0, 5, 8, 8),
 ]
 
 

@@ -7,12 +7,15 @@ bounds stated here.
 
 from collections.abc import Callable
 
+import numpy as np
 import oracle
 import pytest
 import sweeps
 import torch
 from oracle import DERIVATIVE, FORMATS, SECOND_DERIVATIVE
 from sweeps import HALF, ORDERS, WIDE
+
+ops = torch.ops.gelu_kernels
 
 Record = Callable[[str, object], None]
 
@@ -60,6 +63,21 @@ def test_product_with_incoming_gradient(
     """As for g' by itself; a quarter in 16 bits, where the product is rounded but once."""
     bound = sweeps.bound(DERIVATIVE, dtype) if dtype in WIDE else 0.25
     check(sweeps.product_sweep(gate, dtype, device), bound, record_property)
+
+
+@pytest.mark.parametrize("dtype", HALF, ids=str)
+def test_product_in_the_tail(gate: str, dtype: torch.dtype, device: str) -> None:
+    """Where g'(x) rounds to a zero, dx is near dy g'(x) for the greatest dy too."""
+    x = oracle.every_16_bit_input(dtype)
+    x = x[(oracle.correctly_rounded_results(gate, DERIVATIVE, dtype) == 0) & (x < 0)]
+    assert len(x) > 5000
+    info = torch.finfo(dtype)
+    greatest, least = info.max, info.smallest_normal * info.eps
+    exact = oracle.reference(gate, DERIVATIVE, np.maximum(x.double().numpy(), -1e30)) * greatest
+    dy = torch.full_like(x, greatest, device=device)
+    dx = ops.gate_backward(dy, x.to(device), None, gate).cpu().double().numpy()
+    assert np.all(np.abs(dx - exact) <= np.maximum(np.abs(exact) / 16, greatest * least / 8))
+    assert not np.any(dx[np.abs(exact) < least / 8])
 
 
 @both_orders

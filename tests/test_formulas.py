@@ -1,5 +1,6 @@
 """The formulas in Python: NumPy evaluates them to the bits of the kernels, which are in C++."""
 
+import math
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import getmembers, isfunction
@@ -65,6 +66,18 @@ def test_value_of_every_16_bit_input(gate: str, dtype: torch.dtype) -> None:
         up = ((u + (u >> 31)) | 1).view(torch.float32)
     actual, expected = up.to(dtype), oracle.evaluate(gate, VALUE, x)
     assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
+
+
+@pytest.mark.parametrize("order", ["value", "derivative"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_ends_in_a_zero_beside_any_factor(gate: str, dtype: torch.dtype, order: str) -> None:
+    """Fused code multiplies a result before it is rounded. Cauchy's falls off like a power of x."""
+    far = -torch.inf if gate in oracle.ROOTLESS else -1000.0
+    end = evaluate(gate, order, torch.tensor([far], dtype=dtype))
+    if gate in oracle.ROOTLESS and order == "value":
+        assert math.isclose(end.item(), -1 / math.pi, rel_tol=1e-6)
+    else:
+        assert (end * torch.finfo(dtype).max).to(dtype) == 0
 
 
 @pytest.mark.parametrize("name", ["tail", "density"])

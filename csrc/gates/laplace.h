@@ -120,9 +120,9 @@ struct Laplace {
   template <class Real>
   static constexpr Number<Real> unscale = 0.5f / LogisticConstants<Number<Real>>::scale;
 
-  // For 16-bit results. The limit is beyond where they underflow. F is kept times 2^16, so that it
-  // is a normal number up to there.
-  static constexpr float half_limit = 97.5f, half_unscale = 0x1p-16f, log2e = 0x1.715476p0f;
+  // For 16-bit results. F is kept times 2^16: it is a normal number where they do not underflow. At
+  // the limit its power of two is 0, and so is the result times any number.
+  static constexpr float half_limit = 98.25f, half_unscale = 0x1p-16f, log2e = 0x1.715476p0f;
 
   // The hardest values and derivatives in fp16 lie so close to a tie that F is to be larger, and
   // for a derivative at x < 0 smaller, by 0.31 to 0.36 times 2^-24 of it: measured, and what lies

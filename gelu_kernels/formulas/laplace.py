@@ -96,7 +96,7 @@ def _wide(precision: str) -> Constants:
 LOG2E = float.fromhex("0x1.715476p0")
 _half = Constants(
     form="half",
-    limit=97.5,
+    limit=98.25,
     unscale=2.0**-16,
     origin=1.5 * 2.0**23 + 127 + 16 - 1,
     log2e=LOG2E,

@@ -36,8 +36,8 @@ struct NormalConstants<fp64> {
 
 template <>
 struct NormalConstants<bf16> {
-  static constexpr float value_limit = 0x1.b4p3f;
-  static constexpr float derivative_limit = 0x1.bap3f;
+  static constexpr float value_limit = 0x1.bap3f;
+  static constexpr float derivative_limit = 0x1.c2p3f;
   static constexpr float unscale = 0x1p-16f;
   static constexpr float origin = 0x1.80011ep23f;
   static constexpr float slope = 0x1.54851ap-1f;
@@ -45,8 +45,8 @@ struct NormalConstants<bf16> {
 
 template <>
 struct NormalConstants<fp16> {
-  static constexpr float value_limit = 0x1.7p2f;
-  static constexpr float derivative_limit = 0x1.84p2f;
+  static constexpr float value_limit = 0x1.6p3f;
+  static constexpr float derivative_limit = 0x1.5p3f;
   static constexpr float unscale = 0x1p0f;
   static constexpr float origin = 0x1.8000fep23f;
   static constexpr float slope = 0x1.54851ap-1f;

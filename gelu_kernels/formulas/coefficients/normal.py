@@ -11,9 +11,9 @@ NormalConstants = {
     "fp64": Constants(limit=38.8125, value_pole=2.5, derivative_pole=4.0, root_hi=0.7517915246935645,
           root_lo=-1.4956759177009883e-17, half_log2e=0.7213475204444817,
           unscale=1.262177448353619e-29, origin=6755399441056863.0),
-    "bf16": Constants(value_limit=13.625, derivative_limit=13.8125, unscale=1.52587890625e-05,
+    "bf16": Constants(value_limit=13.8125, derivative_limit=14.0625, unscale=1.52587890625e-05,
           origin=12583055.0, slope=0.6650779843330383),
-    "fp16": Constants(value_limit=5.75, derivative_limit=6.0625, unscale=1.0, origin=12583039.0,
+    "fp16": Constants(value_limit=11.0, derivative_limit=10.5, unscale=1.0, origin=12583039.0,
           slope=0.6650779843330383),
 }
 
