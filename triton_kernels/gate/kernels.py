@@ -88,6 +88,17 @@ def backward_rows(dx, dy, x, bias, mask, F: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
+def load_rows(
+    dy, x, row, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS: tl.constexpr
+):
+    """A tile of each, and which of its places are in the matrix."""
+    mask = (row + tl.arange(0, ROW_LANES)[:, None] < end) & in_row
+    dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), mask)
+    xs = tl.load(tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS), mask)
+    return dys, xs, mask
+
+
+@triton.jit
 def sum_columns(
     dx,
     dy,
@@ -110,8 +121,8 @@ def sum_columns(
 ):
     """dx = dy F(x + bias), and partial[b] = the sum of the unrounded dx over block b of the rows.
 
-    The rows of a block are dealt out in turn to the rows of a tile. Two tiles are loaded before one
-    is computed.
+    The rows of a block are dealt out in turn to the rows of a tile. Two tiles are under way: one is
+    loaded again as soon as it is computed.
     """
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
@@ -119,21 +130,26 @@ def sum_columns(
     biases = widened(tl.load(bias + column, in_row))
     begin = block * block_rows
     end = tl.minimum(begin + block_rows, rows)
-    lane = tl.arange(0, ROW_LANES)[:, None]
     sums = tl.zeros((ROW_LANES, COLUMNS), biases.dtype)
+    dys, xs, mask = load_rows(
+        dy, x, begin, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
+    )
+    row = begin + ROW_LANES
+    next_dys, next_xs, next_mask = load_rows(
+        dy, x, row, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
+    )
     for row in range(begin, end, 2 * ROW_LANES):
-        next_row = row + ROW_LANES
-        mask = (row + lane < end) & in_row
-        next_mask = (next_row + lane < end) & in_row
-        dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), mask)
-        xs = tl.load(tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS), mask)
-        next_dys = tl.load(
-            tile(dy, dy_row, dy_column, next_row, first, ROW_LANES, COLUMNS), next_mask
-        )
-        next_xs = tl.load(tile(x, x_row, x_column, next_row, first, ROW_LANES, COLUMNS), next_mask)
         to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
         sums += backward_rows(to, dys, xs, biases, mask, F, C)
-        to = tile(dx, dx_row, dx_column, next_row, first, ROW_LANES, COLUMNS)
+        after = row + 2 * ROW_LANES
+        dys, xs, mask = load_rows(
+            dy, x, after, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
+        )
+        to = tile(dx, dx_row, dx_column, row + ROW_LANES, first, ROW_LANES, COLUMNS)
         sums += backward_rows(to, next_dys, next_xs, biases, next_mask, F, C)
+        after += ROW_LANES
+        next_dys, next_xs, next_mask = load_rows(
+            dy, x, after, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
+        )
     total = add_in_order(tl.zeros((COLUMNS,), sums.dtype), tl.trans(sums))[None, :]
     tl.store(partial + block * columns + column, total, in_row)
