@@ -110,11 +110,13 @@ class Launch:
 
     @property
     def beside(self) -> float:
-        """The second stage of column sums, or the kernel that draws the seed of a mask. In CUDA the
-        second of two kernels is dependent."""
-        is_dependent = self.x.case.backend == "cuda"
-        second = 3 * self.latency if is_dependent else GAP + SMALL_KERNEL
-        seed = SMALL_KERNEL if is_dependent else GAP + SMALL_KERNEL
+        """The second stage of column sums, or the kernel that draws the seed of a mask. The second
+        of two kernels is dependent from compute capability 9.0 on, but for Triton's SOI map."""
+        can_overlap = int(self.machine.architecture.removeprefix("sm_")) >= 90
+        second = 3 * self.latency if can_overlap else GAP + SMALL_KERNEL
+        seed = SMALL_KERNEL
+        if not can_overlap or self.x.case.backend == "triton":
+            seed += GAP
         return second * self.sums_columns + seed * ("seed" in self.x.case.operator.inputs)
 
     @property

@@ -89,6 +89,10 @@ CHANGES = {
         CUDA, "gate_backward_bias", ROWS, ordinary(FP32), change(r"griddepcontrol\.wait;", ""),
         "racecheck",
     ),
+    "Triton's second stage does not wait for the first": (
+        TRITON, "gate_backward_bias", ROWS, ordinary(FP32), change(r"griddepcontrol\.wait ;", ""),
+        "racecheck",
+    ),
     "some threads do not wait for the first stage": (
         CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
         change(r"griddepcontrol\.wait;",

@@ -309,6 +309,27 @@ def test_the_current_stream(call, driver):
         driver.launches.clear()
 
 
+@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+def test_only_a_second_stage_starts_early(call: Call, driver: State) -> None:
+    call(*call.inputs((24, 40), torch.empty))
+    early = [launch.kernel for launch in driver.launches if launch.is_dependent]
+    stages = [x.kernel for x in driver.launches if x.kernel == "add_partial_sums"]
+    assert early == stages
+    assert bool(stages) == (not {"dbias", "dloc", "dscale"}.isdisjoint(call.op.outputs))
+
+
+@pytest.mark.parametrize("arch", [80, 90, 100])
+def test_a_second_stage_starts_early_from_9_0_on(arch: int) -> None:
+    program = f"""
+import torch, stub_driver
+with stub_driver.enabled({arch}) as state:
+    x = torch.empty(64, 64)
+    torch.ops.gelu_kernels.gate_backward_bias(x, x, x[0], "normal")
+    print([launch.is_dependent for launch in state.launches])
+"""
+    assert stub_driver.run("-c", program).stdout.strip() == str([False, arch >= 90])
+
+
 # The SOI map
 
 

@@ -28,7 +28,9 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
 def specialize_add(dtype: torch.dtype) -> Specialization:
     pointers = pointer(sum_type(dtype), aligned=True), pointer(dtype, aligned=True)
     arguments = (*pointers, "i64", "i64")
-    return Specialization("column_sums.add_partial_sums", arguments, (PARTIAL_COLUMNS,))
+    return Specialization(
+        "column_sums.add_partial_sums", arguments, (PARTIAL_COLUMNS,), is_dependent=True
+    )
 
 
 def add_partial_sums(op: str, partial: Tensor, sums: Tensor) -> None:

@@ -1,8 +1,12 @@
 """The gradient of a bias: sums of columns in two stages, without atomics, in the order of
-csrc/gates/column_sums.h. Each family has a first stage of its own, in the pass that makes dx."""
+csrc/gates/column_sums.h. Each family has a first stage of its own, in the pass that makes dx.
+
+OVERLAPS is for NVIDIA's GPUs of compute capability 9.0 and more: the second stage is launched while
+the first one runs, and waits for its end on the GPU."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 # Of csrc/gates/column_sums.h.
 ROW_LANES = tl.constexpr(8)
@@ -40,8 +44,12 @@ def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS:
 
 
 @triton.jit
-def add_partial_sums(partial, dbias, blocks, columns, COLUMNS: tl.constexpr):
+def add_partial_sums(
+    partial, dbias, blocks, columns, COLUMNS: tl.constexpr, OVERLAPS: tl.constexpr
+):
     """dbias = the sum of the blocks, which are dealt out in turn to BLOCK_LANES sums."""
+    if OVERLAPS:
+        gdc_wait()
     column = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns
     lane = tl.arange(0, BLOCK_LANES)[:, None].to(tl.int64)

@@ -35,6 +35,7 @@ class Specialization(NamedTuple):
     orders: tuple[str, ...] = ()
     precision: str = ""
     is_value: bool = False
+    is_dependent: bool = False  # of the kernel that is started before it: see column_sums
 
 
 def _jit_function(name: str) -> "KernelInterface":
@@ -69,7 +70,10 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
 
     function = _jit_function(s.kernel)
     has_float8 = target.backend == "cuda" and target.arch >= 89  # PTX ISA, cvt
+    overlaps = target.backend == "cuda" and target.arch >= 90  # CUDA programming guide
     values = (*s.arguments, *_constants(s, target.backend, has_float8))
+    if "OVERLAPS" in function.arg_names:
+        values = (*values, overlaps)
     signature, constants, attributes = {}, {}, {}
     for i, (name, value) in enumerate(zip(function.arg_names, values, strict=True)):
         if isinstance(value, str):
@@ -79,10 +83,11 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
         else:
             signature[name] = "constexpr"
             constants[name] = value
+    options = {"num_warps": THREADS // target.warp_size, "enable_fp_fusion": False}
+    if overlaps and s.is_dependent:
+        options["launch_pdl"] = True
     return triton.compile(
-        ASTSource(function, signature, constants, attributes),
-        target=target,
-        options={"num_warps": THREADS // target.warp_size, "enable_fp_fusion": False},
+        ASTSource(function, signature, constants, attributes), target=target, options=options
     )
 
 
@@ -125,6 +130,8 @@ Start = Callable[[Grid, Sequence[Tensor | None], Sequence[float]], None]
 
 def _interpreted(s: Specialization) -> Start:
     kernel, constants = _jit_function(s.kernel), _constants(s, "interpreter")
+    if "OVERLAPS" in kernel.arg_names:
+        constants = (*constants, False)
 
     def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
         # The interpreter goes by a tensor's own dtype, which may be one that NumPy lacks.

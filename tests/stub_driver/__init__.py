@@ -48,6 +48,7 @@ class Launch(NamedTuple):
     values: dict[str, Any]  # of all parameters of the Triton function, those compiled in as well
     addresses: dict[str, int]  # the values that are tensors
     divisors: dict[str, int]  # of values, that the kernel was promised
+    is_dependent: bool  # may start while the kernel ahead runs
 
 
 class _LaunchConfig(ctypes.Structure):
@@ -57,7 +58,11 @@ class _LaunchConfig(ctypes.Structure):
 
 
 _OnLaunch = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(_LaunchConfig), ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)
+    ctypes.c_int,
+    ctypes.POINTER(_LaunchConfig),
+    ctypes.c_size_t,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_int,
 )
 
 
@@ -120,7 +125,7 @@ class State:
         finally:
             self.device = before
 
-    def on_launch(self, config: Any, handle: int, parameters: Any) -> int:
+    def on_launch(self, config: Any, handle: int, parameters: Any, is_dependent: int) -> int:
         """What cuLaunchKernelEx answers. An exception would be lost in the library."""
         error, self.error = self.error, 0
         if error:
@@ -128,7 +133,7 @@ class State:
         if handle not in self.loaded:
             return INVALID_HANDLE
         try:
-            self.start(config[0], self.loaded[handle], parameters)
+            self.start(config[0], self.loaded[handle], parameters, bool(is_dependent))
         except BaseException as error:
             is_fault = isinstance(error, ptx_on_cpu.Fault)
             text = str(error) if is_fault else "".join(traceback.format_exception(error))
@@ -136,7 +141,9 @@ class State:
             return LAUNCH_FAILED
         return 0
 
-    def start(self, config: _LaunchConfig, function: Function, parameters: Any) -> None:
+    def start(
+        self, config: _LaunchConfig, function: Function, parameters: Any, is_dependent: bool
+    ) -> None:
         source, kernel = function
         names = list(source.signature)
         values = {names[i]: value for (i,), value in source.constants.items()}
@@ -163,11 +170,12 @@ class State:
                 values,
                 {name: values[name] for name in tensors},
                 divisors,
+                is_dependent,
             )
         )
         if self.execute:
             address = ctypes.cast(parameters, ctypes.c_void_p).value
-            kernel.launch(grid, block, shared, address)
+            kernel.launch(grid, block, shared, address, is_dependent)
 
 
 def _backend(state: State) -> Any:

@@ -4,7 +4,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef CUresult (*OnLaunch)(const CUlaunchConfig*, CUfunction, void** parameters);
+typedef CUresult (*OnLaunch)(const CUlaunchConfig*, CUfunction, void** parameters,
+                             int is_dependent);
 
 static OnLaunch on_launch;
 static uintptr_t modules;  // each has one function, which has the same handle
@@ -16,10 +17,18 @@ void stub_on_launch(OnLaunch f) { on_launch = f; }
 // Why the next launch that fails does; by default NVIDIA's words.
 void stub_failure(const char* text) { snprintf(failure, sizeof failure, "%s", text); }
 
+static int is_dependent(const CUlaunchConfig* config) {
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      return config->attrs[i].value.programmaticStreamSerializationAllowed;
+  }
+  return 0;
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** parameters, void** _) {
   if (config->gridDimX > INT32_MAX || config->gridDimY > 65535 || config->gridDimZ > 65535)
     return CUDA_ERROR_INVALID_VALUE;
-  return on_launch ? on_launch(config, f, parameters) : CUDA_SUCCESS;
+  return on_launch ? on_launch(config, f, parameters, is_dependent(config)) : CUDA_SUCCESS;
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {

@@ -3,6 +3,7 @@ their columns: csrc/gates/cdf.h in Triton, and its comments hold here."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.arithmetic import at_most, fma, negated, quotient
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
@@ -157,8 +158,11 @@ def sum_columns(
     C: tl.constexpr,
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """As ``gate.kernels.sum_columns``, with two sums for a column."""
+    if OVERLAPS:
+        gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns

@@ -3,6 +3,7 @@ same pass the sums of its columns."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.coded.codes import decode, load_codes
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
@@ -45,8 +46,11 @@ def sum_coded_columns(
     LEVELS: tl.constexpr,
     ZERO: tl.constexpr,
     NAN: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """As ``gate.kernels.sum_columns``, with the codes for the gate."""
+    if OVERLAPS:
+        gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns

@@ -3,6 +3,7 @@ columns."""
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order, load_mask
 from gelu_kernels.triton_kernels.storage import widened
@@ -40,8 +41,11 @@ def sum_dropped_columns(
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
     OCTETS: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """As ``gate.kernels.sum_columns``."""
+    if OVERLAPS:
+        gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns

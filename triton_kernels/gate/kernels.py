@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
 from gelu_kernels.triton_kernels.storage import as_factor, round_value, widened
@@ -118,12 +119,15 @@ def sum_columns(
     C: tl.constexpr,
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):
     """dx = dy F(x + bias), and partial[b] = the sum of the unrounded dx over block b of the rows.
 
     The rows of a block are dealt out in turn to the rows of a tile. Two tiles are under way: one is
     loaded again as soon as it is computed.
     """
+    if OVERLAPS:
+        gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
     column = first + tl.arange(0, COLUMNS)[None, :]
     in_row = column < columns
