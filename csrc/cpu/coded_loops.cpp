@@ -1,8 +1,8 @@
 // Compiled once for each instruction set, as loops.cpp is, and with the same care.
 #include "csrc/cpu/coded_loops.h"
 
+#include "csrc/cpu/chunks.h"
 #include "csrc/cpu/mask_blocks.h"
-#include "csrc/gates/storage.h"
 
 namespace gelu_kernels::cpu {
 namespace {
@@ -10,21 +10,31 @@ namespace {
 // n is a multiple of kFlagVector in all inner loops.
 template <class Precision, class T, class Real>
 void store_values(int64_t n, T* __restrict y, const Real* __restrict value) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) y[i] = Storage<Precision>::store_value(value[i]);
+  const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                     const Real* __restrict value) {
+    for (int64_t i = 0; i < n; ++i) y[i] = Storage<Stored>::store_value(value[i]);
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, y, value);
 }
 template <class Precision, class T, class Real>
 void store_sums(int64_t n, T* __restrict y, const Real* __restrict value) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) y[i] = Storage<Precision>::store(value[i]);
+  const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                     const Real* __restrict value) {
+    for (int64_t i = 0; i < n; ++i) y[i] = Storage<Stored>::store(value[i]);
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, y, value);
 }
 template <class Precision, class T, class Real>
 void store_kept(int64_t n, T* __restrict y, const Real* __restrict value,
                 const uint32_t* __restrict words, uint32_t threshold, Real scale) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = flagged(words[i] >= threshold, Storage<Precision>::store(value[i] * scale));
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                      const Real* __restrict value,
+                                      const uint32_t* __restrict words) {
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = flagged(words[i] >= threshold, Storage<Stored>::store(value[i] * scale));
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, y, value, words);
 }
 
 template <class Real>
@@ -130,11 +140,15 @@ template <class Precision, class T>
 void multiply(int64_t n, T* __restrict dx, const T* __restrict dy, const uint8_t* __restrict codes,
               const Decoder& decoder) {
   using Real = typename Precision::Real;
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const Real factor = decoder.factor<Real>(codes[i]);
-    dx[i] = Storage<Precision>::store(Storage<Precision>::load(dy[i]) * factor);
-  }
+  const auto loop = [&decoder]<class Stored>(Stored, int64_t n, auto* __restrict dx,
+                                             const auto* __restrict dy,
+                                             const uint8_t* __restrict codes) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Real factor = decoder.template factor<Real>(codes[i]);
+      dx[i] = Storage<Stored>::store(Storage<Stored>::load(dy[i]) * factor);
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, dx, dy, codes);
 }
 
 template <class Precision>
@@ -158,13 +172,17 @@ template <class Precision, class T>
 void add_row(int64_t n, typename Precision::Real* __restrict sum, T* __restrict dx,
              const T* __restrict dy, const uint8_t* __restrict codes, const Decoder& decoder) {
   using Real = typename Precision::Real;
-  n &= ~(kFlagVector - 1);
-  for (int64_t j = 0; j < n; ++j) {
-    const Real factor = decoder.factor<Real>(codes[j]);
-    const Real unrounded = Storage<Precision>::load(dy[j]) * factor;
-    dx[j] = Storage<Precision>::store(unrounded);
-    sum[j] += unrounded;
-  }
+  const auto loop = [&decoder]<class Stored>(Stored, int64_t n, Real* __restrict sum,
+                                             auto* __restrict dx, const auto* __restrict dy,
+                                             const uint8_t* __restrict codes) {
+    for (int64_t j = 0; j < n; ++j) {
+      const Real factor = decoder.template factor<Real>(codes[j]);
+      const Real unrounded = Storage<Stored>::load(dy[j]) * factor;
+      dx[j] = Storage<Stored>::store(unrounded);
+      sum[j] += unrounded;
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, sum, dx, dy, codes);
 }
 
 template <class Precision>

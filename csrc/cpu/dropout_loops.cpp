@@ -1,6 +1,7 @@
 // Compiled once for each instruction set, as loops.cpp is, and with the same care.
 #include "csrc/cpu/dropout_loops.h"
 
+#include "csrc/cpu/chunks.h"
 #include "csrc/cpu/mask_blocks.h"
 #include "csrc/gates/pointwise.h"
 
@@ -11,66 +12,92 @@ namespace {
 template <class Precision, class T, class Real>
 void keep(int64_t n, T* __restrict y, uint8_t* __restrict flags, const Real* __restrict value,
           const uint32_t* __restrict words, uint32_t threshold, Real factor) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const bool m = words[i] >= threshold;
-    y[i] = flagged(m, Storage<Precision>::store(as_factor<Precision>(value[i]) * factor));
-    flags[i] = m ? kKept : kDropped;
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                      uint8_t* __restrict flags, const Real* __restrict value,
+                                      const uint32_t* __restrict words) {
+    for (int64_t i = 0; i < n; ++i) {
+      const bool m = words[i] >= threshold;
+      y[i] = flagged(m, Storage<Stored>::store(as_factor<Precision>(value[i]) * factor));
+      flags[i] = m ? kKept : kDropped;
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, y, flags, value, words);
 }
 template <class Precision, class T, class Real>
 void keep_product(int64_t n, T* __restrict y, uint8_t* __restrict flags,
                   const Real* __restrict value, const T* __restrict up,
                   const uint32_t* __restrict words, uint32_t threshold, Real factor) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const bool m = words[i] >= threshold;
-    const Real product = as_factor<Precision>(value[i]) * Storage<Precision>::load(up[i]);
-    y[i] = flagged(m, Storage<Precision>::store(product * factor));
-    flags[i] = m ? kKept : kDropped;
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                      uint8_t* __restrict flags, const Real* __restrict value,
+                                      const auto* __restrict up, const uint32_t* __restrict words) {
+    for (int64_t i = 0; i < n; ++i) {
+      const bool m = words[i] >= threshold;
+      const Real product = as_factor<Precision>(value[i]) * Storage<Stored>::load(up[i]);
+      y[i] = flagged(m, Storage<Stored>::store(product * factor));
+      flags[i] = m ? kKept : kDropped;
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, y, flags, value, up, words);
 }
 template <class Precision, class T, class Real>
 void select_gradient(int64_t n, T* __restrict dx, const T* __restrict dy,
                      const Real* __restrict derivative, const uint8_t* __restrict flags,
                      Real factor) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const Real gradient = Storage<Precision>::load(dy[i]) * factor * derivative[i];
-    dx[i] = flagged(flags[i], Storage<Precision>::store(gradient));
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, auto* __restrict dx,
+                                      const auto* __restrict dy, const Real* __restrict derivative,
+                                      const uint8_t* __restrict flags) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Real gradient = Storage<Stored>::load(dy[i]) * factor * derivative[i];
+      dx[i] = flagged(flags[i], Storage<Stored>::store(gradient));
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, dx, dy, derivative, flags);
 }
 template <class Precision, class T, class Real>
 void select_up_gradient(int64_t n, T* __restrict dup, const T* __restrict dy,
                         const Real* __restrict value, const uint8_t* __restrict flags,
                         Real factor) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const Real given = Storage<Precision>::load(dy[i]) * factor;
-    const Real gradient = given * as_factor<Precision>(value[i]);
-    dup[i] = flagged(flags[i], Storage<Precision>::store(gradient));
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, auto* __restrict dup,
+                                      const auto* __restrict dy, const Real* __restrict value,
+                                      const uint8_t* __restrict flags) {
+    for (int64_t i = 0; i < n; ++i) {
+      const Real given = Storage<Stored>::load(dy[i]) * factor;
+      const Real gradient = given * as_factor<Precision>(value[i]);
+      dup[i] = flagged(flags[i], Storage<Stored>::store(gradient));
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, dup, dy, value, flags);
 }
 template <class Precision, class T, class Real>
 void select_product_gradient(int64_t n, T* __restrict dx, const T* __restrict dy,
                              const T* __restrict up, const Real* __restrict derivative,
                              const uint8_t* __restrict flags, Real factor) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const Real product = Storage<Precision>::load(dy[i]) * factor * Storage<Precision>::load(up[i]);
-    dx[i] = flagged(flags[i], Storage<Precision>::store(product * derivative[i]));
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, auto* __restrict dx,
+                                      const auto* __restrict dy, const auto* __restrict up,
+                                      const Real* __restrict derivative,
+                                      const uint8_t* __restrict flags) {
+    using S = Storage<Stored>;
+    for (int64_t i = 0; i < n; ++i) {
+      const Real product = S::load(dy[i]) * factor * S::load(up[i]);
+      dx[i] = flagged(flags[i], S::store(product * derivative[i]));
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, dx, dy, up, derivative, flags);
 }
 template <class Precision, class T, class Real>
 void add_row(int64_t n, Real* __restrict sum, T* __restrict dx, const T* __restrict dy,
              const Real* __restrict derivative, const uint8_t* __restrict flags, Real factor) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t j = 0; j < n; ++j) {
-    const Real gradient = Storage<Precision>::load(dy[j]) * factor * derivative[j];
-    const Real kept = flagged(flags[j], gradient);
-    dx[j] = Storage<Precision>::store(kept);
-    sum[j] += kept;
-  }
+  const auto loop = [=]<class Stored>(Stored, int64_t n, Real* __restrict sum, auto* __restrict dx,
+                                      const auto* __restrict dy, const Real* __restrict derivative,
+                                      const uint8_t* __restrict flags) {
+    for (int64_t j = 0; j < n; ++j) {
+      const Real gradient = Storage<Stored>::load(dy[j]) * factor * derivative[j];
+      const Real kept = flagged(flags[j], gradient);
+      dx[j] = Storage<Stored>::store(kept);
+      sum[j] += kept;
+    }
+  };
+  in_chunks<Precision, kFlagVector>(n, loop, sum, dx, dy, derivative, flags);
 }
 
 // The bias of a block of elements in row-major order. Without one, what is added is -0, which

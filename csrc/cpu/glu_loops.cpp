@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "csrc/cpu/buffer.h"
+#include "csrc/cpu/chunks.h"
 #include "csrc/gates/pointwise.h"
 #include "csrc/gates/storage.h"
 
@@ -16,25 +17,34 @@ static_assert(kGluLanes % kVector == 0);
 template <class Function, class Precision, class T, class Real>
 void run(const GluNumbers<Real>& numbers, Real*, int64_t n, T* __restrict y, const T* __restrict x,
          const T* __restrict up) {
-  using S = Storage<Precision>;
-  n &= ~(kVector - 1);
+  const auto loop = [&numbers]<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                             const auto* __restrict x, const auto* __restrict up) {
+    using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
-  for (int64_t j = 0; j < n; ++j) {
-    y[j] = S::store(Function::apply(numbers, S::load(x[j]), S::load(up[j])));
-  }
+    for (int64_t j = 0; j < n; ++j) {
+      y[j] = S::store(Function::apply(numbers, S::load(x[j]), S::load(up[j])));
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, y, x, up);
 }
 template <class Function, class Precision, class T, class Real>
 void run(const GluNumbers<Real>& numbers, Real* __restrict lanes, int64_t n, T* __restrict dx,
          T* __restrict dup, const T* __restrict dy, const T* __restrict x, const T* __restrict up) {
-  using S = Storage<Precision>;
-  n &= ~(kVector - 1);
+  const auto loop = [&numbers]<class Stored>(Stored, int64_t n, Real* __restrict lanes,
+                                             auto* __restrict dx, auto* __restrict dup,
+                                             const auto* __restrict dy, const auto* __restrict x,
+                                             const auto* __restrict up) {
+    using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
-  for (int64_t j = 0; j < n; ++j) {
-    const auto gradients = Function::apply(numbers, S::load(dy[j]), S::load(x[j]), S::load(up[j]));
-    dx[j] = S::store(gradients.dx);
-    dup[j] = S::store(gradients.dup);
-    lanes[j] += gradients.weight_term;
-  }
+    for (int64_t j = 0; j < n; ++j) {
+      const auto gradients =
+          Function::apply(numbers, S::load(dy[j]), S::load(x[j]), S::load(up[j]));
+      dx[j] = S::store(gradients.dx);
+      dup[j] = S::store(gradients.dup);
+      lanes[j] += gradients.weight_term;
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, lanes, dx, dup, dy, x, up);
 }
 
 template <class Real>

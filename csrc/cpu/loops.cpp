@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "csrc/cpu/buffer.h"
+#include "csrc/cpu/chunks.h"
 #include "csrc/gates/column_sums.h"
 #include "csrc/gates/pointwise.h"
 #include "csrc/gates/storage.h"
@@ -23,19 +24,25 @@ constexpr int64_t kLeastBytesInPlace = 256;
 // The hot loop. n is a multiple of kVector.
 template <class Function, class Precision, class T, class... Inputs>
 void run(int64_t n, T* __restrict out, const Inputs* __restrict... in) {
-  n &= ~(kVector - 1);
+  const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict out,
+                                     const auto* __restrict... in) {
 #pragma GCC unroll kUnroll
-  for (int64_t i = 0; i < n; ++i) out[i] = apply<Function, Precision>(in[i]...);
+    for (int64_t i = 0; i < n; ++i) out[i] = apply<Function, Stored>(in[i]...);
+  };
+  in_chunks<Precision, kVector>(n, loop, out, in...);
 }
 template <class Function, class Precision, class T, class... Inputs>
 void run_two(int64_t n, T* __restrict first, T* __restrict second, const Inputs* __restrict... in) {
-  n &= ~(kVector - 1);
+  const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict first,
+                                     auto* __restrict second, const auto* __restrict... in) {
 #pragma GCC unroll kUnroll
-  for (int64_t i = 0; i < n; ++i) {
-    const auto results = apply<Function, Precision>(in[i]...);
-    first[i] = results.first;
-    second[i] = results.second;
-  }
+    for (int64_t i = 0; i < n; ++i) {
+      const auto results = apply<Function, Stored>(in[i]...);
+      first[i] = results.first;
+      second[i] = results.second;
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, first, second, in...);
 }
 template <class Function, class Precision, class T, size_t... k>
 void run_on(int64_t n, T* const* operands, std::index_sequence<k...>) {
@@ -63,12 +70,16 @@ void prepare(int64_t n, Real* __restrict scale, Real* __restrict inverse) {
 template <class Function, class Precision, class T, class Real>
 void run_located(int64_t n, T* __restrict y, const T* __restrict x, const Real* __restrict loc,
                  const Real* __restrict scale, const Real* __restrict inverse) {
-  n &= ~(kVector - 1);
+  const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict y,
+                                     const auto* __restrict x, const Real* __restrict loc,
+                                     const Real* __restrict scale, const Real* __restrict inverse) {
+    using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
-  for (int64_t j = 0; j < n; ++j) {
-    y[j] = Storage<Precision>::store(
-        Function::apply(Storage<Precision>::load(x[j]), loc[j], scale[j], inverse[j]));
-  }
+    for (int64_t j = 0; j < n; ++j) {
+      y[j] = S::store(Function::apply(S::load(x[j]), loc[j], scale[j], inverse[j]));
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, y, x, loc, scale, inverse);
 }
 // Whole vectors of rows that are read and written where they lie, whose location and scale are the
 // same in every row. Returns the number of columns.
@@ -150,13 +161,18 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
 template <class Gate, class Precision, bool kValue, bool kDerivative, class T, class Real>
 void evaluate_block(int64_t n, Real* __restrict value, Real* __restrict derivative,
                     const T* __restrict x, const T* __restrict bias) {
-  n &= ~(kVector - 1);
+  const auto loop = []<class Stored>(Stored, int64_t n, [[maybe_unused]] Real* __restrict value,
+                                     [[maybe_unused]] Real* __restrict derivative,
+                                     const auto* __restrict x, const auto* __restrict bias) {
+    using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
-  for (int64_t i = 0; i < n; ++i) {
-    const Real sum = Storage<Precision>::load(x[i]) + Storage<Precision>::load(bias[i]);
-    if constexpr (kValue) value[i] = Gate::template value<Precision>(sum);
-    if constexpr (kDerivative) derivative[i] = Gate::template derivative<Precision>(sum);
-  }
+    for (int64_t i = 0; i < n; ++i) {
+      const Real sum = S::load(x[i]) + S::load(bias[i]);
+      if constexpr (kValue) value[i] = Gate::template value<Precision>(sum);
+      if constexpr (kDerivative) derivative[i] = Gate::template derivative<Precision>(sum);
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, value, derivative, x, bias);
 }
 template <class Gate, class Precision, bool kValue, bool kDerivative>
 void evaluate(int64_t n, void* value, void* derivative, const void* x, const void* bias) {
@@ -176,15 +192,19 @@ struct BiasRow {
 
   static void run(int64_t n, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
                   const Real* __restrict bias, Real* __restrict sum) {
-    n &= ~(kVector - 1);
+    const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict dx,
+                                       const auto* __restrict dy, const auto* __restrict x,
+                                       const Real* __restrict bias, Real* __restrict sum) {
+      using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
-    for (int64_t j = 0; j < n; ++j) {
-      const auto derivative =
-          Gate::template derivative<Precision>(Storage<Precision>::load(x[j]) + bias[j]);
-      const auto unrounded = Storage<Precision>::load(dy[j]) * derivative;
-      dx[j] = Storage<Precision>::store(unrounded);
-      sum[j] += unrounded;
-    }
+      for (int64_t j = 0; j < n; ++j) {
+        const auto derivative = Gate::template derivative<Precision>(S::load(x[j]) + bias[j]);
+        const auto unrounded = S::load(dy[j]) * derivative;
+        dx[j] = S::store(unrounded);
+        sum[j] += unrounded;
+      }
+    };
+    in_chunks<Precision, kVector>(n, loop, dx, dy, x, bias, sum);
   }
 };
 template <class Gate, class Precision>
@@ -197,16 +217,22 @@ struct CdfRow {
                   const Real* __restrict loc, const Real* __restrict scale,
                   const Real* __restrict inverse, Real* __restrict loc_sum,
                   Real* __restrict scale_sum) {
-    n &= ~(kVector - 1);
+    const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict dx,
+                                       const auto* __restrict dy, const auto* __restrict x,
+                                       const Real* __restrict loc, const Real* __restrict scale,
+                                       const Real* __restrict inverse, Real* __restrict loc_sum,
+                                       Real* __restrict scale_sum) {
+      using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
-    for (int64_t j = 0; j < n; ++j) {
-      const auto gradients = cdf_gradients<Gate, Precision>(Storage<Precision>::load(dy[j]),
-                                                            Storage<Precision>::load(x[j]), loc[j],
-                                                            scale[j], inverse[j]);
-      dx[j] = Storage<Precision>::store(gradients.dx);
-      loc_sum[j] += gradients.dloc;
-      scale_sum[j] += gradients.dscale;
-    }
+      for (int64_t j = 0; j < n; ++j) {
+        const auto gradients = cdf_gradients<Gate, Precision>(S::load(dy[j]), S::load(x[j]), loc[j],
+                                                              scale[j], inverse[j]);
+        dx[j] = S::store(gradients.dx);
+        loc_sum[j] += gradients.dloc;
+        scale_sum[j] += gradients.dscale;
+      }
+    };
+    in_chunks<Precision, kVector>(n, loop, dx, dy, x, loc, scale, inverse, loc_sum, scale_sum);
   }
 };
 

@@ -1,6 +1,6 @@
 // Conversions between storage formats and the type that a gate is evaluated in. On a CPU it is
 // integer code: g++ 12 vectorises it for any instruction set, which it does not do for a cast from
-// or to _Float16.
+// or to _Float16. Where an instruction set converts float16, csrc/cpu/chunks.h does.
 #pragma once
 
 #include "csrc/gates/arithmetic.h"
