@@ -168,9 +168,9 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
     "body",
     [
         "flagged(m, x[i])",
-        "flagged(m, Storage",
-        "z[i] = static_cast<float>",
-        "flagged(kept, x[i])",
+        "standard_score(",
+        "sum[i] = S::store(unrounded)",
+        "static_cast<float>(Storage<Stored>::load(x[i]))",
         "flagged(flags[i]",
         "flagged(flags[j]",
     ],

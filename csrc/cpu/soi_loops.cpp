@@ -1,9 +1,11 @@
 // Compiled once for each instruction set, as loops.cpp is, and with the same care.
 #include "csrc/cpu/soi_loops.h"
 
+#include <type_traits>
+
+#include "csrc/cpu/chunks.h"
 #include "csrc/cpu/mask_blocks.h"
 #include "csrc/gates/cdf.h"
-#include "csrc/gates/storage.h"
 #include "csrc/random/bernoulli.h"
 
 namespace gelu_kernels::cpu {
@@ -25,48 +27,54 @@ GELU_KERNELS_HD bool decide(float x, uint16_t half, int32_t& open) {
   return (in_tail ^ positive) != 0;
 }
 
-// The hot loops, which return whether an element is open. n is a multiple of kFlagVector.
-template <class Gate, class Precision, class T, class Random>
-int32_t select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
-               const Random* __restrict random) {
-  n &= ~(kFlagVector - 1);
-  int32_t open = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const float number = static_cast<float>(Storage<Precision>::load(x[i]));
-    const bool m = decide<Gate>(number, random[i], open);
-    y[i] = flagged(m, x[i]);
-    flags[i] = m ? kKept : kDropped;
-  }
-  return open;
-}
-template <class Gate, class Precision, class T, class Random>
-int32_t select_sum(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
-                   const T* __restrict bias, const Random* __restrict random) {
-  n &= ~(kFlagVector - 1);
-  int32_t open = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const auto sum = Storage<Precision>::load(x[i]) + Storage<Precision>::load(bias[i]);
-    const bool m = decide<Gate>(static_cast<float>(sum), random[i], open);
-    y[i] = flagged(m, Storage<Precision>::store(sum));
-    flags[i] = m ? kKept : kDropped;
-  }
-  return open;
-}
-// Two loops: g++ 12 does not vectorise one that has both.
+// What is stored as float is its own argument of F.
+template <class T>
+constexpr bool is_float = std::is_same_v<T, float>;
+
+// The hot loops. n is a multiple of kFlagVector. First the argument z of F, then the selection: g++
+// 12 does not vectorise a loop that has both.
 template <class Precision, class T>
 void score(int64_t n, float* __restrict z, const T* __restrict x, const T* __restrict loc,
            const T* __restrict scale) {
-  n &= ~(kFlagVector - 1);
-  for (int64_t i = 0; i < n; ++i) {
-    const auto distance = Storage<Precision>::load(x[i]) - Storage<Precision>::load(loc[i]);
-    const auto inverse = inverse_of(bounded(Storage<Precision>::load(scale[i])));
-    z[i] = static_cast<float>(standard_score(distance, inverse));
-  }
+  const auto loop = []<class Stored>(Stored, int64_t n, float* __restrict z,
+                                     const auto* __restrict x, const auto* __restrict loc,
+                                     const auto* __restrict scale) {
+    using S = Storage<Stored>;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto distance = S::load(x[i]) - S::load(loc[i]);
+      const auto inverse = inverse_of(bounded(S::load(scale[i])));
+      z[i] = static_cast<float>(standard_score(distance, inverse));
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, z, x, loc, scale);
 }
+template <class Precision, class T>
+void add(int64_t n, float* __restrict z, T* __restrict sum, const T* __restrict x,
+         const T* __restrict bias) {
+  const auto loop = []<class Stored>(Stored, int64_t n, [[maybe_unused]] float* __restrict z,
+                                     auto* __restrict sum, const auto* __restrict x,
+                                     const auto* __restrict bias) {
+    using S = Storage<Stored>;
+    for (int64_t i = 0; i < n; ++i) {
+      const auto unrounded = S::load(x[i]) + S::load(bias[i]);
+      if constexpr (!is_float<T>) z[i] = static_cast<float>(unrounded);
+      sum[i] = S::store(unrounded);
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, z, sum, x, bias);
+}
+template <class Precision, class T>
+void load(int64_t n, float* __restrict z, const T* __restrict x) {
+  const auto loop = []<class Stored>(Stored, int64_t n, float* __restrict z,
+                                     const auto* __restrict x) {
+    for (int64_t i = 0; i < n; ++i) z[i] = static_cast<float>(Storage<Stored>::load(x[i]));
+  };
+  in_chunks<Precision, kVector>(n, loop, z, x);
+}
+// Returns whether an element is open. x is copied as bits, of a NaN all.
 template <class Gate, class T, class Random>
-int32_t select_by_score(int64_t n, T* __restrict y, uint8_t* __restrict flags,
-                        const T* __restrict x, const float* __restrict z,
-                        const Random* __restrict random) {
+int32_t select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
+               const float* __restrict z, const Random* __restrict random) {
   n &= ~(kFlagVector - 1);
   int32_t open = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -89,7 +97,8 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
   const Elements y(m.y, m.rows, m.columns, sizeof(T)), x(m.x, m.rows, m.columns, sizeof(T));
   const Elements bias({const_cast<char*>(m.bias), sizeof(T), 0}, 1, m.columns, sizeof(T));
   const Elements loc(m.loc, 1, m.columns, sizeof(T)), scale(m.scale, 1, m.columns, sizeof(T));
-  T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {};
+  T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {}, sum[kMaskBlock];
+  float z[kMaskBlock];
   T column_buffers[kParameters ? 2 : 1][kMaskBlock] = {};
   uint16_t halves[kMaskBlock + kDrawn] = {};
   uint32_t words[kMaskBlock] = {};
@@ -103,33 +112,26 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
     const T* x_in = read(x_buffer, x, i, n);
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;
-    // One block of 60 has an element that is open by the first halves.
-    const auto select_by = [&](auto select_by_bits) {
-      draw<0>(halves, i, n, random, index);
-      if (!select_by_bits(halves)) return;
-      draw_words(words, i, n, random, index);
-      select_by_bits(words);
-    };
     if constexpr (kParameters) {
       // One number fills the buffer in the first block, the longest one.
       const auto parameter = [&](T* buffer, const Elements& e) -> const T* {
         return e.matrix.column_stride == 0 && i > begin ? buffer : read(buffer, e, i, n);
       };
-      float z[kMaskBlock];
       score<Precision>(padded, z, x_in, parameter(column_buffers[0], loc),
                        parameter(column_buffers[1], scale));
-      select_by([&](const auto* bits) {
-        return select_by_score<Gate>(padded, y_out, flags, x_in, z, bits);
-      });
     } else if (m.bias) {
-      const T* bias_in = read(column_buffers[0], bias, i, n);
-      select_by([&](const auto* bits) {
-        return select_sum<Gate, Precision>(padded, y_out, flags, x_in, bias_in, bits);
-      });
-    } else {
-      select_by([&](const auto* bits) {
-        return select<Gate, Precision>(padded, y_out, flags, x_in, bits);
-      });
+      add<Precision>(padded, z, sum, x_in, read(column_buffers[0], bias, i, n));
+      x_in = sum;
+    } else if constexpr (!is_float<T>) {
+      load<Precision>(padded, z, x_in);
+    }
+    const float* z_in = z;
+    if constexpr (is_float<T> && !kParameters) z_in = x_in;
+    // One block of 60 has an element that is open by the first halves.
+    draw<0>(halves, i, n, random, index);
+    if (select<Gate>(padded, y_out, flags, x_in, z_in, halves)) {
+      draw_words(words, i, n, random, index);
+      select<Gate>(padded, y_out, flags, x_in, z_in, words);
     }
     if (!y_place) write(y, y_buffer, i, n);
     for (int64_t p = n; p < padded; ++p) flags[p] = kDropped;
