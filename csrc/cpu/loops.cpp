@@ -255,18 +255,22 @@ void column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place
     }
   }
   if constexpr (Row::numbers == 3) prepare(kColumnTile, number[1], number[2]);
-  Real sum[parameters][kRowLanes][kColumnTile] = {};
+  // To clear and to add all of the sums would take a tile of 128 columns as long as its rows.
+  const int64_t padded = round_up(columns);
+  Real sum[parameters][kRowLanes][kColumnTile];
+  for (auto& lanes : sum) {
+    for (Real* lane : lanes) memset(lane, 0, static_cast<size_t>(padded) * sizeof(Real));
+  }
   T buffer[3][kColumnTile] = {};
-  const bool ragged = columns % kVector != 0;
-  const auto in_place = [ragged](Matrix m) {
-    return !ragged && m.column_stride == int64_t{sizeof(T)};
+  const auto in_place = [=](Matrix m) {
+    return padded == columns && m.column_stride == int64_t{sizeof(T)};
   };
   const bool copy_dx = !in_place(dx), copy_dy = !in_place(dy), copy_x = !in_place(x);
   for (int64_t i = 0; i < rows; ++i) {
     if (copy_dy) copy<T>(row_of(buffer[1], columns), dy, columns, 1);
     if (copy_x) copy<T>(row_of(buffer[2], columns), x, columns, 1);
     [&]<size_t... k, size_t... s>(std::index_sequence<k...>, std::index_sequence<s...>) {
-      Row::run(round_up(columns), copy_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
+      Row::run(padded, copy_dx ? buffer[0] : reinterpret_cast<T*>(dx.data),
                copy_dy ? buffer[1] : reinterpret_cast<T*>(dy.data),
                copy_x ? buffer[2] : reinterpret_cast<T*>(x.data), number[k]...,
                sum[s][i % kRowLanes]...);
@@ -278,7 +282,7 @@ void column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place
   }
   for (int k = 0; k < parameters; ++k) {
     for (int lane = 1; lane < kRowLanes; ++lane) {
-      for (int64_t j = 0; j < kColumnTile; ++j) sum[k][0][j] += sum[k][lane][j];
+      for (int64_t j = 0; j < padded; ++j) sum[k][0][j] += sum[k][lane][j];
     }
     memcpy(static_cast<Real*>(m.partials[k]) + place, sum[k][0],
            static_cast<size_t>(columns) * sizeof(Real));
@@ -298,7 +302,9 @@ void add_partial_sums(const PartialSums& m, int64_t column, int64_t columns) {
       Real* __restrict lane = sum[block % kBlockLanes];
       for (int64_t j = 0; j < width; ++j) lane[j] += row[j];
     }
-    for (int lane = 1; lane < kBlockLanes; ++lane) {
+    // The lanes beyond are zeros, and no sum is -0.
+    const int64_t lanes = m.blocks < kBlockLanes ? m.blocks : kBlockLanes;
+    for (int64_t lane = 1; lane < lanes; ++lane) {
       for (int64_t j = 0; j < kVector; ++j) sum[0][j] += sum[lane][j];
     }
     for (int64_t j = 0; j < width; ++j) out[start + j] = Storage<Precision>::store(sum[0][j]);

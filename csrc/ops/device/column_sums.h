@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include "csrc/ops/layout.h"
 
@@ -18,8 +17,7 @@ void sum_columns(const char* op, const Kernel& kernel, ColumnSums sums, const at
   }
   const auto run = [&](int64_t rows, int64_t columns, const auto&... matrices) {
     const auto dtype = dx.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const at::Tensor partial =
-        at::empty({RowBlocks(rows).count, columns}, dx.options().dtype(dtype));
+    const at::Tensor partial = Device::empty(dx, {RowBlocks(rows).count, columns}, dtype);
     const Matrix operands[3] = {matrices...};
     sums.dx = operands[0];
     sums.dy = operands[1];

@@ -37,7 +37,10 @@ struct Cpu {
     return in_huge_pages(at::detail::empty_strided_cpu(x.sizes(), x.strides(), x.scalar_type()));
   }
   static at::Tensor empty_contiguous(const at::Tensor& x) {
-    return in_huge_pages(at::detail::empty_cpu(x.sizes(), x.scalar_type()));
+    return empty(x, x.sizes(), x.scalar_type());
+  }
+  static at::Tensor empty(const at::Tensor&, at::IntArrayRef sizes, at::ScalarType dtype) {
+    return in_huge_pages(at::detail::empty_cpu(sizes, dtype));
   }
 
   // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.

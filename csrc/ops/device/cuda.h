@@ -41,6 +41,10 @@ struct Cuda {
   static at::Tensor empty_contiguous(const at::Tensor& x) {
     return at::empty(x.sizes(), x.options());
   }
+  // On the device of x.
+  static at::Tensor empty(const at::Tensor& x, at::IntArrayRef sizes, at::ScalarType dtype) {
+    return at::empty(sizes, x.options().dtype(dtype));
+  }
 
   // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.
   // `bias` is optional, or std::nullopt for a pass that takes none; the last `columns` of the
