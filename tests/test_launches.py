@@ -86,6 +86,8 @@ def test_the_last_wave() -> None:
     whole, more = replace(whole, mib=per_wave), replace(more, mib=per_wave * (1 + 3 / 528))
     assert more.waves == pytest.approx(1 + 3 / 528, abs=1e-3)
     assert more.microseconds > whole.microseconds + LATENCY
+    last = 3 * (4 * 8 * 256) / more.rate(1, 3)  # each has a processor of its own
+    assert more.microseconds - whole.microseconds == pytest.approx(last, rel=1e-2)
 
 
 def test_kernels_beside() -> None:
@@ -98,6 +100,7 @@ def test_kernels_beside() -> None:
         assert on_a100.beside == pytest.approx(GAP + SMALL_KERNEL)
     in_triton = launch(SUMS._replace(backend="triton")), launch(SOI._replace(backend="triton"))
     assert [x.beside for x in in_triton] == pytest.approx([3 * LATENCY, GAP + SMALL_KERNEL])
+    assert in_triton[1].microseconds - launch(SOI).microseconds == pytest.approx(GAP)
 
 
 def assembled(*lines: str) -> VectorKernel:
