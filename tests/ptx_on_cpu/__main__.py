@@ -1,4 +1,4 @@
-"""``cd tests; python -m ptx_on_cpu``: what nvcc and Triton compiled beside the kernels of the CPU.
+"""``PYTHONPATH=tests python -m ptx_on_cpu``: what nvcc and Triton compiled beside the CPU kernels.
 
 A table of all operators and gates, with the number of results that were compared in each dtype.
 Every input of 16 bits is among them. Results with other bits make the exit status 1.

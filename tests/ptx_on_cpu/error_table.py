@@ -1,4 +1,4 @@
-"""``cd tests; python -m ptx_on_cpu.error_table``: 16-bit results that errors of the unit turn.
+"""``PYTHONPATH=tests python -m ptx_on_cpu.error_table``: results that errors of the unit turn.
 
 Each column has the most of 65,536 that are misrounded, for errors of zero, for all combinations of
 the largest errors, and for random ones; then the same for errors of so many times their bounds.
