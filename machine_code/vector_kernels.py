@@ -41,7 +41,8 @@ class VectorKernel:
     def _rounds(self) -> int:
         """So often the path goes round that loop."""
         once = self.stores // self.case.outputs * self.case.inputs
-        return self.loads // once if self._loop_over_loaded and once else 1
+        loads = self.loads - self.case.vectors
+        return loads // once if self._loop_over_loaded and once else 1
 
     @cached_property
     def loads(self) -> int:
@@ -159,7 +160,7 @@ def cuda_case(name: str) -> Case | None:
         return case(
             "soi_backward_bias" if m[1] == "Mask" else "gate_backward_bias", *m.groups(), True
         )
-    if m := re.match(r"draw_vectors<(\w+), (\w+), (\w+)>", name):
+    if m := re.match(r"draw_rows<(\w+), (\w+), (\w+)>", name):
         op = "soi_cdf_forward" if m[3] == "WithParameters" else "soi_forward"
         return case(op, m[1], m[2], m[3] != "Alone")
     if m := re.match(r"select_vectors<(\w+)>", name):

@@ -63,6 +63,8 @@ SPILLED = [
     ("map_rows<GluBackward<Cauchy, bf16>, bf16, 0, 2>", 8),
     ("draw_dropout<Cauchy, bf16>", 8),
     ("draw_dropout<Cauchy, fp16>", 8),
+    ("draw_rows<Cauchy, fp16, WithBias>", 8),
+    ("draw_rows<Laplace, fp16, WithBias>", 8),
 ]
 
 # CUDA's tiles that are quantised stay in registers, all but some words that are read once.
@@ -176,12 +178,13 @@ def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
 
 
 def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
-    """But for CUDA's SOI map, where one vector of a warp in 100 takes it, in float64 one in 400."""
+    """But for CUDA's SOI map, where one vector of a warp in 100 takes it, in float64 one in 400.
+    And each of its vectors but the first may be beyond the end."""
     short = [x for x in vector_kernels if is_short(x.kernel)]
     branches = [(x.kernel.name, x.branches) for x in short if not x.kernel.name.startswith("draw_")]
     assert not [x for x in branches if x[1] > 0]
     drawn = [x for x in short if x.kernel.name.startswith("draw_")]
-    assert not [x.kernel.name for x in drawn if x.branches > x.vectors]
+    assert not [x.kernel.name for x in drawn if x.branches > 2 * x.vectors - 1]
 
 
 def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:

@@ -21,12 +21,13 @@ struct RowMap {
   static constexpr int inputs = Function::inputs - kColumns;  // that differ from row to row
   static constexpr int outputs = Function::outputs;
   static constexpr bool has_scale = kColumns == 2;  // after a location
-  static constexpr bool has_biased_pairs =
-      kColumns == 1 && inputs == 1 && is_half<Precision> && kPacked<Real> > 1;
   static constexpr int rows = rows_in_flight(inputs + has_scale);
-  static constexpr int blocks = has_scale          ? kScaledBlocksPerProcessor
-                                : has_biased_pairs ? kBiasedPairsBlocksPerProcessor
-                                                   : blocks_per_processor(inputs);
+  static constexpr int blocks =
+      has_scale ? kScaledBlocksPerProcessor : blocks_per_processor(inputs);
+  // ptxas would load a part of three inputs, or of the rows beside a bias in pairs, when it needs
+  // it, one latency after the other. It does not move a load into a loop over the rows.
+  static constexpr bool is_loop =
+      inputs == 3 || (kColumns == 1 && is_half<Precision> && kPacked<Real> > 1);
 
   static constexpr int kNumbers = kColumns + has_scale;      // of a column
   using Along = Real[kNumbers > 0 ? kNumbers : 1][V::size];  // the columns
@@ -105,9 +106,7 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kColumns
 #pragma unroll
       for (int i = 0; i < kRows; ++i) in[i][k] = V::load(address(outputs + k, i));
     }
-    // Of three inputs ptxas would load a part when it needs it, one latency after the other. It
-    // does not move a load into a loop; there the rows to come move up in their registers.
-    constexpr bool kIsLoop = inputs == 3;
+    constexpr bool kIsLoop = M::is_loop;  // the rows to come move up in their registers
 #pragma unroll(kIsLoop ? 1 : kRows)
     for (int i = 0; i < kRows; ++i) {
       V out[outputs];

@@ -56,7 +56,9 @@ struct Octets {
   int64_t in_vectors;     // octets; none, or the whole ones
   Divisor row_in_octets;  // if they are in vectors
 
-  __device__ __forceinline__ int64_t count() const { return (elements + kOctet - 1) / kOctet; }
+  __host__ __device__ __forceinline__ int64_t count() const {
+    return (elements + kOctet - 1) / kOctet;
+  }
 
   // The first element of an octet that is in a vector.
   template <class T>

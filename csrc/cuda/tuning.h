@@ -17,11 +17,9 @@ constexpr int kThreads = kWarps * kWarp;
 // CCCL found by experiment that 32 kB in flight on a processor fill an H100's memory, 48 an H200's
 // and 64 a B200's (cub's cc_to_min_bytes_in_flight). Four blocks of 256 threads with 4 vectors are
 // 64 kB; they leave a thread 64 registers. With more operands there are fewer rows; three inputs,
-// or column sums, also need more registers, and so does a bias in 16 bits beside pairs of floats.
-// Three blocks with 2 rows of three inputs are 72 kB.
+// or column sums, also need more registers. Three blocks with 2 rows of three inputs are 72 kB.
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : 2; }
 constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
-constexpr int kBiasedPairsBlocksPerProcessor = 3;
 constexpr int kScaledBlocksPerProcessor = 2;  // with a location and a scale 3 would spill 64 bytes
 
 // Rows of column sums that a thread has registers for, each loaded again as soon as it is computed:
@@ -36,10 +34,11 @@ constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
 // The SOI map: vectors that a thread loads before it computes; it makes the keys of their random
-// words once. Three blocks leave it 80 registers and have 48 kB in flight; with 64 registers it
-// would compute addresses twice.
+// words once. Three blocks leave it 80 registers, four 64, and have 48 and 64 kB in flight. Without
+// a bias 64 are enough. With one the fourth block takes a B200 nearer to its memory's speed, by 1
+// to 2 %, but a GPU without pairs of floats needs more than 64.
 constexpr int kSoiVectors = 4;
-constexpr int kSoiBlocksPerProcessor = 3;
+constexpr int soi_blocks_per_processor(bool has_biased_pairs) { return has_biased_pairs ? 4 : 3; }
 
 // Dropout and coded derivatives: octets that a thread loads before it computes. Of dropout's inputs
 // other than 16-bit ones, or three of them, one. With more, registers run out.

@@ -6,10 +6,10 @@ namespace {
 
 template <class Gate, class Precision>
 Error launch_soi_cdf_forward(Queue queue, const SoiForwardOperands& m) {
-  constexpr auto of_elements = draw_elements<Gate, Precision, true>;
-  constexpr auto of_vectors = draw_vectors<Gate, Precision, WithParameters>;
-  return launch_forward<Precision, KernelSet<of_elements, of_vectors>>(
-      queue, m, of_vectors, of_elements, has_vectors(m.loc.data) && has_vectors(m.scale.data));
+  constexpr auto of_elements = draw_elements<Gate, Precision, WithParameters>;
+  constexpr auto of_rows = draw_rows<Gate, Precision, WithParameters>;
+  return launch_forward<Precision, KernelSet<of_elements, of_rows>>(
+      queue, m, of_rows, of_elements, has_vectors(m.loc.data) && has_vectors(m.scale.data));
 }
 
 template <class Gate, class Precision>

@@ -6,11 +6,11 @@ namespace {
 
 template <class Gate, class Precision>
 Error launch_soi_forward(Queue queue, const SoiForwardOperands& m) {
-  constexpr auto of_elements = draw_elements<Gate, Precision, false>;
-  constexpr auto of_vectors = draw_vectors<Gate, Precision, Alone>;
-  constexpr auto of_biased_vectors = draw_vectors<Gate, Precision, WithBias>;
-  using Kernels = KernelSet<of_elements, of_vectors, of_biased_vectors>;
-  return launch_forward<Precision, Kernels>(queue, m, m.bias ? of_biased_vectors : of_vectors,
+  constexpr auto of_elements = draw_elements<Gate, Precision, Alone>;
+  constexpr auto of_rows = draw_rows<Gate, Precision, Alone>;
+  constexpr auto of_biased_rows = draw_rows<Gate, Precision, WithBias>;
+  using Kernels = KernelSet<of_elements, of_rows, of_biased_rows>;
+  return launch_forward<Precision, Kernels>(queue, m, m.bias ? of_biased_rows : of_rows,
                                             of_elements, has_vectors(m.bias));
 }
 

@@ -18,74 +18,103 @@ __device__ __forceinline__ uint32_t signs_of(float low, float high) {
   return signs;
 }
 
-// What lies along the columns beside x.
-struct Alone {};
-struct WithBias {};
-struct WithParameters {};
-
 // The words of a part of an octet's random bits that have the halves of a vector's elements.
 template <class Precision>
 __device__ __forceinline__ void choose(uint32_t (&words)[Vector<Precision>::size / 2],
-                                       const RandomWords& of_octet, const Share<Precision>& share) {
+                                       const RandomWords& of_octet, int part) {
   constexpr int size = Vector<Precision>::size / 2;
 #pragma unroll
   for (int k = 0; k < size; ++k) {
     words[k] = of_octet.word[k];
 #pragma unroll
     for (int p = 1; p < Share<Precision>::lanes; ++p) {
-      if (share.part == p) words[k] = of_octet.word[p * size + k];
+      if (part == p) words[k] = of_octet.word[p * size + k];
     }
   }
 }
 
-// The number that F is taken of, for each element; with a bias, x becomes the sum.
-template <class Precision, class Beside, int size>
-__device__ __forceinline__ void score(float (&z)[size], Vector<Precision>& x,
-                                      const SoiForwardOperands& m, const Octets& octets,
-                                      const Share<Precision>& share) {
+// What is beside x, and along its columns; the numbers that F is taken of.
+template <class Precision>
+struct Alone {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  Real numbers[size];
-  x.unpack(numbers);
-  if constexpr (std::is_same_v<Beside, WithBias>) {
-    Real bias[size];
-    V::load(share.in({const_cast<char*>(m.bias), 0, 0}, octets)).unpack(bias);
+  static constexpr int blocks = soi_blocks_per_processor(false);
+
+  __device__ __forceinline__ Alone(const SoiForwardOperands&, uint32_t, int) {}
+  __device__ __forceinline__ void score(Real (&)[V::size], V&) const {}
+};
+
+template <class Precision>
+struct WithBias {
+  using V = Vector<Precision>;
+  using Real = typename Precision::Real;
+  static constexpr int blocks = soi_blocks_per_processor(kPacked<Real> > 1);
+
+  Real bias[V::size];
+
+  // For a part of an octet of a row.
+  __device__ __forceinline__ WithBias(const SoiForwardOperands& m, uint32_t octet, int part) {
+    using T = typename V::T;
+    V::load(reinterpret_cast<const T*>(m.bias) + int64_t{octet} * kOctet + part * V::size)
+        .unpack(bias);
+  }
+  // x becomes the sum.
+  __device__ __forceinline__ void score(Real (&numbers)[V::size], V& x) const {
 #pragma unroll
-    for (int j = 0; j < size; j += kPacked<Real>) {
+    for (int j = 0; j < V::size; j += kPacked<Real>) {
       unpack(pack(numbers + j) + pack(bias + j), numbers + j);
     }
     x = V::round(numbers);
   }
-  if constexpr (std::is_same_v<Beside, WithParameters>) {
-    Real loc[size], scale[size];
-    V::load(share.along(m.loc, octets)).unpack(loc);
-    V::load(share.along(m.scale, octets)).unpack(scale);
+};
+
+template <class Precision>
+struct WithParameters {
+  using V = Vector<Precision>;
+  using Real = typename Precision::Real;
+  static constexpr int blocks = soi_blocks_per_processor(false);
+
+  Real loc[V::size], inverse[V::size];  // of the scale
+
+  __device__ __forceinline__ WithParameters(const SoiForwardOperands& m, uint32_t octet, int part) {
+    load(m.loc, octet, part).unpack(loc);
+    load(m.scale, octet, part).unpack(inverse);
 #pragma unroll
-    for (int j = 0; j < size; j += kPacked<Real>) {
-      const Packed<Real> distance = pack(numbers + j) - pack(loc + j);
-      unpack(standard_score(distance, inverse_of(bounded(pack(scale + j)))), numbers + j);
+    for (int j = 0; j < V::size; j += kPacked<Real>) {
+      unpack(inverse_of(bounded(pack(inverse + j))), inverse + j);
     }
   }
+  __device__ __forceinline__ void score(Real (&numbers)[V::size], V&) const {
 #pragma unroll
-  for (int j = 0; j < size; ++j) z[j] = static_cast<float>(numbers[j]);
-}
+    for (int j = 0; j < V::size; j += kPacked<Real>) {
+      const Packed<Real> distance = pack(numbers + j) - pack(loc + j);
+      unpack(standard_score(distance, pack(inverse + j)), numbers + j);
+    }
+  }
 
-// y in place of x, and the bits of the mask.
+ private:
+  // One number has as many copies as an octet has elements, and no branch asks for it.
+  static __device__ __forceinline__ V load(const Matrix& row, uint32_t octet, int part) {
+    const char* const first = row.data + int64_t{octet} * (kOctet * row.column_stride);
+    return V::load(reinterpret_cast<const typename V::T*>(first) + part * V::size);
+  }
+};
+
+// y in place of x, and the bits of the mask, for a part of an octet of the whole.
 //
 // Half of an element's random bits decide wherever an estimate of 2^32 F is farther from them than
 // they and its error leave open. Else, for two elements of 2^16 or so, all bits decide, exactly.
-template <class Gate, class Precision, class Beside>
-__device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const SoiForwardOperands& m,
-                                         const Octets& octets, const Share<Precision>& share,
-                                         uint64_t seed) {
+template <class Gate, class Precision, class Real, int size>
+__device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const Real (&numbers)[size],
+                                         uint64_t octet, int part, uint64_t seed) {
   using V = Vector<Precision>;
   constexpr float open = 0x1p16f + 0x1p32f * Gate::estimate_error;
   constexpr int kWords = V::size / 2;
   float z[V::size], excess[V::size];  // of the random bits over 2^32 F
-  score<Precision, Beside>(z, x, m, octets, share);
-  const uint64_t octet = static_cast<uint64_t>(m.index.offset) / kOctet + share.octet;
+#pragma unroll
+  for (int j = 0; j < V::size; ++j) z[j] = static_cast<float>(numbers[j]);
   uint32_t words[kWords];
-  choose(words, philox(octet, 0, seed), share);
+  choose<Precision>(words, philox(octet, 0, seed), part);
   float least = 0x1p32f;
 #pragma unroll
   for (int j = 0; j < V::size; j += kPacked<float>) {
@@ -103,7 +132,7 @@ __device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const SoiForwardO
   }
   if (!(least >= open)) {  // or NaN
     uint32_t others[kWords];
-    choose(others, philox(octet, 1, seed), share);
+    choose<Precision>(others, philox(octet, 1, seed), part);
 #pragma unroll
     for (int j = 0; j < V::size; ++j) {
       if (absolute(excess[j]) >= open) continue;
@@ -128,7 +157,7 @@ __device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const SoiForwardO
 }
 
 // Any octet, element by element.
-template <class Gate, class Precision, bool kParameters>
+template <class Gate, class Precision, template <class> class Beside>
 __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, const Octets& octets,
                                                  const WideDivisor& row_length, int64_t octet) {
   using T = StorageOf<Precision>;
@@ -141,7 +170,7 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
   for (int i = 0; i < left; ++i) {
     T x = *reinterpret_cast<const T*>(tile_at(m.x, here.row, here.column).data);
     auto number = Storage<Precision>::load(x);
-    if constexpr (kParameters) {
+    if constexpr (std::is_same_v<Beside<Precision>, WithParameters<Precision>>) {
       const auto load = [&here](const Matrix& from) {
         return Storage<Precision>::load(
             *reinterpret_cast<const T*>(tile_at(from, 0, here.column).data));
@@ -159,44 +188,69 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
   m.mask[octet] = static_cast<uint8_t>(mask);
 }
 
-template <class Gate, class Precision, class Beside>
-__global__ void __launch_bounds__(kThreads, kSoiBlocksPerProcessor)
-    draw_vectors(const __grid_constant__ SoiForwardOperands m,
-                 const __grid_constant__ Octets octets,
-                 const __grid_constant__ WideDivisor row_length) {
+// Writes the byte of an octet whose bits are those of the lanes that have its parts.
+template <class Precision>
+__device__ __forceinline__ void write_mask(uint8_t* byte, uint32_t bits, int part) {
+  bits <<= part * Vector<Precision>::size;
+  // The lanes of other octets may have ended.
+  constexpr int lanes = Share<Precision>::lanes;
+  const uint32_t own_lanes = ((1u << lanes) - 1) << (threadIdx.x % kWarp - part);
+#pragma unroll
+  for (int lane = 1; lane < lanes; lane *= 2) bits |= __shfl_xor_sync(own_lanes, bits, lane);
+  if (part == 0) *byte = static_cast<uint8_t>(bits);
+}
+
+// A thread's vectors lie below each other in kSoiVectors rows, so that it loads once what lies
+// along the columns.
+template <class Gate, class Precision, template <class> class Beside>
+__global__ void __launch_bounds__(kThreads, Beside<Precision>::blocks)
+    draw_rows(const __grid_constant__ SoiForwardOperands m, const __grid_constant__ Octets octets,
+              const __grid_constant__ WideDivisor row_length) {
   using V = Vector<Precision>;
-  using Here = Share<Precision>;
-  constexpr bool kParameters = std::is_same_v<Beside, WithParameters>;
+  using T = typename V::T;
   wait_for_primary();  // it may draw the seed
-  const uint32_t begin = blockIdx.x * Here::octets, end = begin + Here::octets;
-  if (end > octets.in_vectors) {
-#pragma unroll 1
-    for (uint32_t octet = begin + threadIdx.x; octet < end; octet += kThreads) {
-      if (octet < octets.count()) {
-        forward_elements<Gate, Precision, kParameters>(m, octets, row_length, octet);
-      }
-    }
-    return;
+  constexpr int lanes = Share<Precision>::lanes;
+  const uint32_t place = blockIdx.x * (kThreads / lanes) + threadIdx.x / lanes;
+  const int part = threadIdx.x % lanes;
+  const uint32_t group = octets.row_in_octets.divide(place);
+  const uint32_t column = place - group * octets.row_in_octets.divisor;
+  const uint32_t row = group * kSoiVectors;
+  const uint32_t first = row * octets.row_in_octets.divisor + column;
+  const auto octet = [&](int i) { return first + i * octets.row_in_octets.divisor; };
+  const auto is_inside = [&](int i) { return octet(i) < static_cast<uint32_t>(octets.in_vectors); };
+  const auto at = [&](const Matrix& matrix, int i) {
+    // Rows are less than 2^32 bytes apart: in 64 bits the product would take two instructions.
+    const uint64_t before = uint64_t{row + i} * static_cast<uint32_t>(matrix.row_stride);
+    const uint64_t offset = uint64_t{column} * (kOctet * sizeof(T)) + part * kVectorBytes;
+    return reinterpret_cast<T*>(matrix.data + offset + before);
+  };
+
+  // The last octet, if it is not whole, is for a thread that has no other in a small tensor.
+  if (static_cast<uint32_t>(octets.elements) % kOctet && blockIdx.x == 0 &&
+      threadIdx.x == kThreads - 1) {
+    forward_elements<Gate, Precision, Beside>(m, octets, row_length, octets.in_vectors);
   }
+  if (!is_inside(0)) return;
   V x[kSoiVectors];
 #pragma unroll
-  for (int i = 0; i < kSoiVectors; ++i) x[i] = V::load(Here(i).in(m.x, octets));
-  const uint64_t seed = *m.seed;
+  for (int i = 0; i < kSoiVectors; ++i) {
+    if (is_inside(i)) x[i] = V::load(at(m.x, i));
+  }
+  const Beside<Precision> beside(m, column, part);
+  const uint64_t seed = *m.seed, first_of_whole = static_cast<uint64_t>(m.index.offset) / kOctet;
 #pragma unroll
   for (int i = 0; i < kSoiVectors; ++i) {
-    const Here here(i);
-    uint32_t mask = draw<Gate, Precision, Beside>(x[i], m, octets, here, seed);
-    x[i].store(here.in(m.y, octets));
-    mask <<= here.part * V::size;
-#pragma unroll
-    for (int lane = 1; lane < Here::lanes; lane *= 2) {
-      mask |= __shfl_xor_sync(0xffffffff, mask, lane);
-    }
-    if (here.part == 0) m.mask[here.octet] = static_cast<uint8_t>(mask);
+    if (!is_inside(i)) return;
+    typename Precision::Real numbers[V::size];
+    x[i].unpack(numbers);
+    beside.score(numbers, x[i]);
+    const uint32_t bits = draw<Gate>(x[i], numbers, first_of_whole + octet(i), part, seed);
+    x[i].store(at(m.y, i));
+    write_mask<Precision>(m.mask + octet(i), bits, part);
   }
 }
 
-template <class Gate, class Precision, bool kParameters>
+template <class Gate, class Precision, template <class> class Beside>
 __global__ void __launch_bounds__(kThreads)
     draw_elements(const __grid_constant__ SoiForwardOperands m,
                   const __grid_constant__ Octets octets,
@@ -204,7 +258,7 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_primary();
   const int64_t octet = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (octet < octets.count()) {
-    forward_elements<Gate, Precision, kParameters>(m, octets, row_length, octet);
+    forward_elements<Gate, Precision, Beside>(m, octets, row_length, octet);
   }
 }
 
@@ -212,17 +266,28 @@ using ForwardKernel = void (*)(SoiForwardOperands, Octets, WideDivisor);
 
 // Starts the one of the two kernels that the operands are for.
 template <class Precision, class Kernels>
-Error launch_forward(Queue queue, const SoiForwardOperands& m, ForwardKernel of_vectors,
+Error launch_forward(Queue queue, SoiForwardOperands m, ForwardKernel of_rows,
                      ForwardKernel of_elements, bool columns_have_vectors) {
   constexpr int64_t size = sizeof(StorageOf<Precision>);
-  const Octets octets =
-      octets_of(m.rows, m.columns,
-                are_octets_of_whole(m.index) && columns_have_vectors &&
-                    has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
-  const int64_t block = kOctet * (octets.in_vectors ? Share<Precision>::octets : kThreads);
-  return launch_dependent<Kernels>(queue, octets.in_vectors ? of_vectors : of_elements,
-                                   (octets.elements + block - 1) / block, kThreads, m, octets,
-                                   row_length_of(m.index));
+  constexpr int64_t block = kThreads / Share<Precision>::lanes;  // octets
+  Octets octets = octets_of(m.rows, m.columns,
+                            are_octets_of_whole(m.index) && columns_have_vectors &&
+                                has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
+  const bool is_same_along = !m.bias && m.loc.column_stride == 0 && m.scale.column_stride == 0;
+  if (octets.in_vectors && m.rows == 1 && is_same_along) {
+    octets.row_in_octets = Divisor(block);
+    m.rows = (octets.in_vectors + block - 1) / block;
+    m.y.row_stride = m.x.row_stride = kThreads * kVectorBytes;
+  }
+  const int64_t groups = (m.rows + kSoiVectors - 1) / kSoiVectors;
+  const int64_t places = groups * octets.row_in_octets.divisor;
+  // A thread of the first kernel numbers octets beyond the end.
+  if (!octets.in_vectors || places * kSoiVectors > std::numeric_limits<uint32_t>::max()) {
+    return launch_dependent<Kernels>(queue, of_elements, (octets.count() + kThreads - 1) / kThreads,
+                                     kThreads, m, octets, row_length_of(m.index));
+  }
+  return launch_dependent<Kernels>(queue, of_rows, (places + block - 1) / block, kThreads, m,
+                                   octets, row_length_of(m.index));
 }
 
 }  // namespace gelu_kernels::cuda
