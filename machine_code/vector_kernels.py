@@ -119,11 +119,13 @@ class VectorKernel:
 
     @property
     def branches(self) -> int:
-        """The branches on loaded numbers: of the threads of a warp, some may go the other way."""
+        """The branches on loaded numbers: of the threads of a warp, some may go the other way. But
+        BRA.DIV asks, before an exchange, whether the threads are together."""
         wide = [i for i, instruction in enumerate(self.path) if is_wide(instruction)]
         last_load = max((i for i in wide if self.path[i].name == "LDG"), default=0)
         last_store = max((i for i in wide if self.path[i].name == "STG"), default=0)
-        return sum(instruction.name == "BRA" for instruction in self.path[last_load:last_store])
+        taken = self.path[last_load:last_store]
+        return sum(x.name == "BRA" and x.opcode != "BRA.DIV" for x in taken)
 
     def _wide(self, name: str) -> int:
         return sum(is_wide(x) and x.name == name for x in self.path)

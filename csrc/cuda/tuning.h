@@ -34,9 +34,9 @@ constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
 // The SOI map: vectors that a thread loads before it computes; it makes the keys of their random
-// words once. Three blocks leave it 80 registers, four 64, and have 48 and 64 kB in flight. Without
-// a bias 64 are enough. With one the fourth block takes a B200 nearer to its memory's speed, by 1
-// to 2 %, but a GPU without pairs of floats needs more than 64.
+// words once. Three blocks leave it 80 registers and have 48 kB in flight; most kernels need no
+// more than 64 and have room for four. A bias takes a few more. With pairs of floats a limit of 64
+// brings a B200 1 to 2 % nearer to its memory's speed, by prediction; without pairs it would spill.
 constexpr int kSoiVectors = 4;
 constexpr int soi_blocks_per_processor(bool has_biased_pairs) { return has_biased_pairs ? 4 : 3; }
 

@@ -33,7 +33,7 @@ __device__ __forceinline__ void choose(uint32_t (&words)[Vector<Precision>::size
   }
 }
 
-// What is beside x, and along its columns; the numbers that F is taken of.
+// What lies along the columns beside x. score() turns a vector of x into the numbers that F takes.
 template <class Precision>
 struct Alone {
   using V = Vector<Precision>;
@@ -281,7 +281,7 @@ Error launch_forward(Queue queue, SoiForwardOperands m, ForwardKernel of_rows,
   }
   const int64_t groups = (m.rows + kSoiVectors - 1) / kSoiVectors;
   const int64_t places = groups * octets.row_in_octets.divisor;
-  // A thread of the first kernel numbers octets beyond the end.
+  // The kernel of rows numbers octets beyond the end, in 32 bits.
   if (!octets.in_vectors || places * kSoiVectors > std::numeric_limits<uint32_t>::max()) {
     return launch_dependent<Kernels>(queue, of_elements, (octets.count() + kThreads - 1) / kThreads,
                                      kThreads, m, octets, row_length_of(m.index));

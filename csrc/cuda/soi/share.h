@@ -27,14 +27,6 @@ struct Share {
     using T = StorageOf<Precision>;
     return reinterpret_cast<T*>(all.at<T>(m, octet) + part * kVectorBytes);
   }
-  // One number has as many copies as an octet has elements, and no branch asks for it.
-  __device__ __forceinline__ StorageOf<Precision>* along(const Matrix& row,
-                                                         const Octets& all) const {
-    const uint32_t first = all.row_in_octets.divide(octet) * all.row_in_octets.divisor;
-    const int64_t column = octet - first;
-    char* const place = row.data + column * (kOctet * row.column_stride);
-    return reinterpret_cast<StorageOf<Precision>*>(place + part * kVectorBytes);
-  }
 };
 
 }  // namespace gelu_kernels::cuda
