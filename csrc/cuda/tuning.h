@@ -33,6 +33,9 @@ constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
 }
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
+// Likewise the accesses of a weighted gated linear unit's backward pass, of three vectors each.
+constexpr int glu_sum_accesses(int number_bytes) { return number_bytes == 8 ? 1 : 2; }
+
 // The SOI map: vectors that a thread loads before it computes; it makes the keys of their random
 // words once. Three blocks leave it 80 registers and have 48 kB in flight; most kernels need no
 // more than 64 and have room for four. A bias takes a few more. With pairs of floats a limit of 64

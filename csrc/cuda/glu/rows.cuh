@@ -57,11 +57,13 @@ struct GluRowMap {
   static constexpr int inputs = Function::inputs, outputs = Function::outputs;
   static constexpr bool has_sum = outputs == 2;
   static constexpr int size = Part::size;
-  static constexpr int width = kWarp * size;  // columns of an access of a warp
-  static constexpr int parts = has_sum ? kGluLanes / width : rows_in_flight(inputs);
-  static constexpr int step = parts * width;
-  // So many parts are loaded before one is computed: more would not fit in the registers.
-  static constexpr int ahead = has_sum && sizeof(Real) == 8 ? 1 : parts;
+  static constexpr int width = kWarp * size;                     // columns of an access of a warp
+  static constexpr int parts = has_sum ? kGluLanes / width : 1;  // accesses of all the lanes
+  // Accesses that are under way, each loaded again as soon as it is computed.
+  static constexpr int ahead = has_sum ? glu_sum_accesses(sizeof(Real)) : rows_in_flight(inputs);
+  static constexpr int unrolled = parts > ahead ? parts : ahead;
+  static_assert(unrolled % parts == 0 && unrolled % ahead == 0);
+  static constexpr int step = unrolled * width;
   static constexpr int blocks =
       has_sum ? kColumnSumBlocksPerProcessor : blocks_per_processor(inputs);
 
@@ -98,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>
   using M = GluRowMap<Function, Precision, Part>;
   using T = typename M::T;
   using Real = typename M::Real;
-  constexpr int inputs = M::inputs, outputs = M::outputs, parts = M::parts;
+  constexpr int inputs = M::inputs, outputs = M::outputs;
   const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   const int64_t row = tiles.divide(warp);
   if (row >= m.rows) return;
@@ -116,43 +118,49 @@ __global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>
   for (int k = 0; k < outputs + inputs; ++k) {
     at[k] = tile_at(m.operands[k], row, first + offset).data;
   }
-  Real lanes[parts][M::size] = {};
-  // A step of the warp; `left` columns of it, from the lane's first one on, are in the tile.
-  const auto take_step = [&](auto is_whole, int left_of_step) {
+  Real lanes[M::parts][M::size] = {};
+  Part in[M::ahead][inputs];
+  // The lane's accesses, of which the last has so many columns left.
+  const auto take = [&](auto is_whole, int accesses, int left_of_last) {
     constexpr bool kWhole = decltype(is_whole)::value;
-    const auto is_in_tile = [&](int p) { return kWhole || left_of_step > p * M::width; };
-    const auto left = [&](int p) { return kWhole ? M::width : left_of_step - p * M::width; };
-    const auto address = [&](int k, int p) { return at[k] + p * M::width * column_stride(k); };
+    const auto is_in_tile = [&](int i) { return kWhole || i < accesses; };
+    const auto left_of = [&](int i) { return is_in_tile(i + 1) ? M::width : left_of_last; };
+    const auto load = [&](int i) {
 #pragma unroll
-    for (int q = 0; q < parts; q += M::ahead) {
-      Part in[M::ahead][inputs] = {};
-#pragma unroll
-      for (int i = q; i < q + M::ahead; ++i) {
-        if (!is_in_tile(i)) continue;
-#pragma unroll
-        for (int k = 0; k < inputs; ++k) {
-          in[i - q][k] = Part::load(address(outputs + k, i), column_stride(outputs + k), left(i));
-        }
+      for (int k = 0; k < inputs; ++k) {
+        char*& from = at[outputs + k];
+        in[i % M::ahead][k] = Part::load(from, column_stride(outputs + k), left_of(i));
+        from += M::width * column_stride(outputs + k);
       }
+    };
 #pragma unroll
-      for (int i = q; i < q + M::ahead; ++i) {
-        if (!is_in_tile(i)) continue;
-        Part out[outputs];
-        M::apply(out, in[i - q], numbers, lanes[i], std::make_index_sequence<inputs>());
-#pragma unroll
-        for (int r = 0; r < outputs; ++r) out[r].store(address(r, i), column_stride(r), left(i));
-      }
+    for (int i = 0; i < M::ahead; ++i) {
+      if (is_in_tile(i)) load(i);
     }
-#pragma unroll
-    for (int k = 0; k < outputs + inputs; ++k) at[k] += M::step * column_stride(k);
-  };
-  int64_t left = min(m.columns - first, tile);
 #pragma unroll 1
-  for (; left >= M::step; left -= M::step) {
-    take_step(std::true_type(), 0);
-    if constexpr (!M::has_sum) return;  // a step is all of the tile
+    for (; is_in_tile(0); accesses -= M::unrolled) {
+#pragma unroll
+      for (int i = 0; i < M::unrolled; ++i) {
+        if (i > 0 && !is_in_tile(i)) break;
+        Part out[outputs];
+        M::apply(out, in[i % M::ahead], numbers, lanes[i % M::parts],
+                 std::make_index_sequence<inputs>());
+#pragma unroll
+        for (int r = 0; r < outputs; ++r) {
+          out[r].store(at[r], column_stride(r), left_of(i));
+          at[r] += M::width * column_stride(r);
+        }
+        if (M::has_sum && i + M::ahead < accesses) load(i + M::ahead);
+      }
+      if constexpr (!M::has_sum) return;  // a step is all of the tile
+    }
+  };
+  if (const int64_t left = m.columns - first; !M::has_sum && left >= M::step) {
+    take(std::true_type(), M::unrolled, M::width);
+  } else if (const int64_t of_lane = min(left, tile) - offset; of_lane > 0) {
+    const int accesses = static_cast<int>((of_lane + M::width - 1) / M::width);
+    take(std::false_type(), accesses, static_cast<int>(of_lane - int64_t{accesses - 1} * M::width));
   }
-  if (left > offset) take_step(std::false_type(), static_cast<int>(left) - offset);
   if constexpr (M::has_sum) {
     if (!m.dweight) return;
     const Real sum = sum_of<Part>(lanes);
