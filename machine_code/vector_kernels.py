@@ -27,24 +27,6 @@ class VectorKernel:
         return self._flow.vector_loop() if self.case.has_sums else self._flow.vector_path()
 
     @cached_property
-    def _loop_over_loaded(self) -> Code:
-        """A loop on the path that stores what was loaded before it."""
-        names = [[x.name for x in loop if is_wide(x)] for loop in self._flow.loops()]
-        loops = [
-            loop
-            for loop, wide in zip(self._flow.loops(), names, strict=True)
-            if "STG" in wide and "LDG" not in wide
-        ]
-        return loops[0] if loops and not self.case.has_sums else []
-
-    @property
-    def _rounds(self) -> int:
-        """So often the path goes round that loop."""
-        once = self.stores // self.case.outputs * self.case.inputs
-        loads = self.loads - self.case.vectors
-        return loads // once if self._loop_over_loaded and once else 1
-
-    @cached_property
     def loads(self) -> int:
         return self._wide("LDG")
 
@@ -55,7 +37,7 @@ class VectorKernel:
     @property
     def vectors(self) -> int:
         """The vectors of elements: each output has so many stores."""
-        return self.stores // self.case.outputs * self._rounds
+        return self.stores // self.case.outputs
 
     @property
     def narrow_accesses(self) -> int:
@@ -75,7 +57,7 @@ class VectorKernel:
     @property
     def slots(self) -> float:
         """An instruction takes one, also if it is for a pair of floats (FFMA2)."""
-        return self._per_element(len(self.path) + (self._rounds - 1) * len(self._loop_over_loaded))
+        return self._per_element(len(self.path))
 
     @property
     def mufu(self) -> float:
@@ -85,8 +67,6 @@ class VectorKernel:
     def instructions(self) -> dict[str, float]:
         """For an element, by name."""
         counts = Counter(instruction.name for instruction in self.path)
-        for instruction in self._loop_over_loaded:
-            counts[instruction.name] += self._rounds - 1
         return {name: self._per_element(count) for name, count in counts.items()}
 
     @property
@@ -116,16 +96,6 @@ class VectorKernel:
                 first = int(re.match(r"R(\d+)", instruction.operands)[1])
                 new |= {str(first + i): at for i in range(4)}
         return waits
-
-    @property
-    def branches(self) -> int:
-        """The branches on loaded numbers: of the threads of a warp, some may go the other way. But
-        BRA.DIV asks, before an exchange, whether the threads are together."""
-        wide = [i for i, instruction in enumerate(self.path) if is_wide(instruction)]
-        last_load = max((i for i in wide if self.path[i].name == "LDG"), default=0)
-        last_store = max((i for i in wide if self.path[i].name == "STG"), default=0)
-        taken = self.path[last_load:last_store]
-        return sum(x.name == "BRA" and x.opcode != "BRA.DIV" for x in taken)
 
     def _wide(self, name: str) -> int:
         return sum(is_wide(x) and x.name == name for x in self.path)

@@ -120,18 +120,3 @@ def test_waits() -> None:
         "STG.E.128 desc[UR4][R2.64],R12",
     )
     assert x.waits == [1, 2]
-
-
-def test_rows_that_a_loop_computes() -> None:
-    """Two are loaded before it; it stores one, and moves up the other."""
-    x = assembled(
-        "LDG.E.128 R4,desc[UR4][R2.64]",
-        "LDG.E.128 R8,desc[UR4][R2.64]",
-        "FADD R4,R4,R4",
-        "STG.E.128 desc[UR4][R2.64],R4",
-        "MOV R4,R8",
-        "BRA UP0,0x20",
-    )
-    assert (x.loads, x.stores, x.vectors) == (2, 1, 2)
-    assert x.slots * 16 == 2 + 2 * 4 + 1
-    assert x.instructions["FADD"] * 16 == 2

@@ -24,11 +24,6 @@ struct RowMap {
   static constexpr int rows = rows_in_flight(inputs + has_scale);
   static constexpr int blocks =
       has_scale ? kScaledBlocksPerProcessor : blocks_per_processor(inputs);
-  // ptxas would load a part of three inputs, or of the rows beside a bias in pairs, when it needs
-  // it, one latency after the other. It does not move a load into a loop over the rows.
-  static constexpr bool is_loop =
-      inputs == 3 || (kColumns == 1 && is_half<Precision> && kPacked<Real> > 1);
-
   static constexpr int kNumbers = kColumns + has_scale;      // of a column
   using Along = Real[kNumbers > 0 ? kNumbers : 1][V::size];  // the columns
 
@@ -74,7 +69,7 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kColumns
   const int segment = warp - group * segments.divisor;
   const int row = group * kRows;
   const int column = (segment * kWarp + threadIdx.x % kWarp) * V::size;
-  if (column >= m.columns) return;
+  if (column >= m.columns || row >= m.rows) return;
 
   typename M::Along along;
 #pragma unroll
@@ -98,65 +93,48 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kColumns
     return reinterpret_cast<T*>(first[k] + static_cast<int64_t>(i) * m.row_stride[k]);
   };
 
-  if (row + kRows < m.rows ||
-      (row + kRows == m.rows && (kColumns > 0 || column + V::size <= m.last_columns))) {
-    V in[kRows][inputs];
+  // The last row may end within the lane's vector, unless an input lies along the columns.
+  const int left = m.last_columns - column;
+  const bool is_cut = kColumns == 0 && left < V::size;
+  const int rows = min(m.rows - is_cut - row, kRows);
+  // A branch before each row keeps ptxas from moving its load to where it is needed, one latency
+  // after the other.
+  V in[kRows][inputs];
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    if (i < rows) {
+#pragma unroll
+      for (int k = 0; k < inputs; ++k) in[i][k] = V::load(address(outputs + k, i));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    if (i >= rows) break;
+    V out[outputs];
+    M::apply(out, in[i], along, each, each_along);
+#pragma unroll
+    for (int r = 0; r < outputs; ++r) out[r].store(address(r, i));
+  }
+  if constexpr (kColumns == 0) {
+    if (!is_cut || rows == kRows) return;
+    V out[outputs];
 #pragma unroll
     for (int k = 0; k < inputs; ++k) {
+      T elements[V::size] = {};
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) in[i][k] = V::load(address(outputs + k, i));
+      for (int j = 0; j < V::size; ++j) {
+        if (j < left) elements[j] = address(outputs + k, rows)[j];
+      }
+      memcpy(&in[0][k].words, elements, sizeof elements);
     }
-    constexpr bool kIsLoop = M::is_loop;  // the rows to come move up in their registers
-#pragma unroll(kIsLoop ? 1 : kRows)
-    for (int i = 0; i < kRows; ++i) {
-      V out[outputs];
-      M::apply(out, in[kIsLoop ? 0 : i], along, each, each_along);
+    M::apply(out, in[0], along, each, each_along);
 #pragma unroll
-      for (int r = 0; r < outputs; ++r) {
-        out[r].store(address(r, kIsLoop ? 0 : i));
-        if constexpr (kIsLoop) first[r] += m.row_stride[r];
-      }
+    for (int r = 0; r < outputs; ++r) {
+      T elements[V::size];
+      memcpy(elements, &out[r].words, sizeof elements);
 #pragma unroll
-      for (int next = 1; kIsLoop && next < kRows; ++next) {
-#pragma unroll
-        for (int k = 0; k < inputs; ++k) in[next - 1][k] = in[next][k];
-      }
-    }
-    return;
-  }
-  // The last rows, and if no input lies along the columns, less than a vector at the end of the
-  // last one. Where a warp has one row there is no loop: that takes five registers less.
-  if constexpr (kRows > 1 || kColumns == 0) {
-#pragma unroll 1
-    for (int i = 0; row + i < m.rows && (i == 0 || kRows > 1); ++i) {
-      const int left = (row + i + 1 < m.rows ? m.columns : m.last_columns) - column;
-      V in[inputs], out[outputs];
-#pragma unroll
-      for (int k = 0; k < inputs; ++k) {
-        if constexpr (kColumns > 0) {
-          in[k] = V::load(address(outputs + k, i));
-        } else {
-          T elements[V::size] = {};
-#pragma unroll
-          for (int j = 0; j < V::size; ++j) {
-            if (j < left) elements[j] = address(outputs + k, i)[j];
-          }
-          memcpy(&in[k].words, elements, sizeof elements);
-        }
-      }
-      M::apply(out, in, along, each, each_along);
-#pragma unroll
-      for (int r = 0; r < outputs; ++r) {
-        if constexpr (kColumns > 0) {
-          out[r].store(address(r, i));
-        } else {
-          T elements[V::size];
-          memcpy(elements, &out[r].words, sizeof elements);
-#pragma unroll
-          for (int j = 0; j < V::size; ++j) {
-            if (j < left) address(r, i)[j] = elements[j];
-          }
-        }
+      for (int j = 0; j < V::size; ++j) {
+        if (j < left) address(r, rows)[j] = elements[j];
       }
     }
   }

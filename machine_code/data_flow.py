@@ -1,0 +1,53 @@
+"""Where loaded numbers go in the instructions of a kernel."""
+
+import re
+
+from machine_code.control_flow import Code
+from machine_code.sass import Instruction
+
+REGISTER = re.compile(r"\b(U?[RP])(\d+)\b")
+
+# Instructions whose result is a pair of registers.
+PAIRS = re.compile(r"D(ADD|FMA|MUL)|F(ADD|FMA|MUL)2|.*\.(WIDE|64)\b|.*\.F64\b")
+
+
+def written_operands(instruction: Instruction) -> list[str]:
+    """The first operand, and the next one if it is a predicate: a carry, or the other result of a
+    comparison."""
+    first, *others = instruction.operands.split(",")
+    if instruction.name in ("BRA", "EXIT") or not REGISTER.fullmatch(first):
+        return []
+    return [first, *(x for x in others[:1] if re.fullmatch(r"U?P[\dT]", x))]
+
+
+def written(instruction: Instruction) -> set[str]:
+    """The registers that its result is in."""
+    size = 4 if ".128" in instruction.opcode else 2 if PAIRS.match(instruction.opcode) else 1
+    found = filter(None, map(REGISTER.fullmatch, written_operands(instruction)))
+    return {
+        f"{kind}{int(number) + i}"
+        for kind, number in (match.groups() for match in found)
+        for i in range(size if kind.endswith("R") else 1)
+    }
+
+
+def read(instruction: Instruction) -> set[str]:
+    """The registers that its result depends on; of several next to each other, the first."""
+    operands = instruction.operands.split(",")[len(written_operands(instruction)) :]
+    return set(map("".join, REGISTER.findall(",".join([instruction.predicate, *operands]))))
+
+
+def branches_on_loads(path: Code) -> int:
+    """The branches on numbers that the path has loaded: of the threads of a warp, some may go the
+    other way. The path may be once round a loop, with numbers from the round before."""
+    loaded: set[str] = set()
+    for _ in range(2):
+        branches = 0
+        for instruction in path:
+            depends = not loaded.isdisjoint(read(instruction))
+            branches += depends and instruction.name == "BRA"
+            if instruction.name == "LDG" or depends:
+                loaded |= written(instruction)
+            elif not instruction.predicate:
+                loaded -= written(instruction)
+    return branches
