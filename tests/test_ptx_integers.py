@@ -135,6 +135,8 @@ def test_products() -> None:
     short = torch.tensor([3, -1, 2**15 - 1], dtype=torch.int16)
     found = evaluate("mul.wide.u16 d, a, b;", "b32", ("b16", short), ("b16", short.flip(0)))
     assert found.tolist() == [3 * (2**15 - 1), wrapped((2**16 - 1) ** 2, 32), 3 * (2**15 - 1)]
+    found = evaluate("mul.wide.s16 d, a, b;", "b32", ("b16", short), ("b16", short.roll(1)))
+    assert found.tolist() == [3 * (2**15 - 1), -3, 1 - 2**15]
     assert signed(evaluate("mul.wide.u32 d, a, b;", "b64", *narrow)) == [
         wrapped(x * y, 64) for x, y in pairs
     ]

@@ -155,6 +155,7 @@ void add_integer_operations(Table& table) {
   table["mul.hi.u32"] = Lanes<multiply_high<uint32_t, uint64_t>>::operation();
   table["mul.hi.u64"] = Lanes<multiply_high<uint64_t, unsigned __int128>>::operation();
   table["mul.wide.u16"] = Lanes<multiply_wide<uint16_t, uint32_t>>::operation();
+  table["mul.wide.s16"] = Lanes<multiply_wide<int16_t, int32_t>>::operation();
   table["mul.wide.u32"] = Lanes<multiply_wide<uint32_t, uint64_t>>::operation();
   table["mul.wide.s32"] = Lanes<multiply_wide<int32_t, int64_t>>::operation();
   table["mad.wide.s32"] = Lanes<multiply_add_wide<int32_t, int64_t>>::operation();
