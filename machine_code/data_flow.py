@@ -1,6 +1,7 @@
 """Where loaded numbers go in the instructions of a kernel."""
 
 import re
+from functools import cache
 
 from machine_code.control_flow import Code
 from machine_code.sass import Instruction
@@ -11,30 +12,42 @@ REGISTER = re.compile(r"\b(U?[RP])(\d+)\b")
 PAIRS = re.compile(r"D(ADD|FMA|MUL)|F(ADD|FMA|MUL)2|.*\.(WIDE|64)\b|.*\.F64\b")
 
 
+@cache
+def registers(text: str) -> frozenset[str]:
+    return frozenset(map("".join, REGISTER.findall(text)))
+
+
+def operands_of(instruction: Instruction) -> list[str]:
+    """An address of sm_80 follows its register without a comma."""
+    return re.split(r",|(?=\[)", instruction.operands)
+
+
 def written_operands(instruction: Instruction) -> list[str]:
     """The first operand, and the next one if it is a predicate: a carry, or the other result of a
     comparison."""
-    first, *others = instruction.operands.split(",")
+    first, *others = operands_of(instruction)
     if instruction.name in ("BRA", "EXIT") or not REGISTER.fullmatch(first):
         return []
     return [first, *(x for x in others[:1] if re.fullmatch(r"U?P[\dT]", x))]
 
 
-def written(instruction: Instruction) -> set[str]:
+@cache  # many are the same
+def written(instruction: Instruction) -> frozenset[str]:
     """The registers that its result is in."""
     size = 4 if ".128" in instruction.opcode else 2 if PAIRS.match(instruction.opcode) else 1
     found = filter(None, map(REGISTER.fullmatch, written_operands(instruction)))
-    return {
+    return frozenset(
         f"{kind}{int(number) + i}"
         for kind, number in (match.groups() for match in found)
         for i in range(size if kind.endswith("R") else 1)
-    }
+    )
 
 
-def read(instruction: Instruction) -> set[str]:
+@cache
+def read(instruction: Instruction) -> frozenset[str]:
     """The registers that its result depends on; of several next to each other, the first."""
-    operands = instruction.operands.split(",")[len(written_operands(instruction)) :]
-    return set(map("".join, REGISTER.findall(",".join([instruction.predicate, *operands]))))
+    operands = operands_of(instruction)[len(written_operands(instruction)) :]
+    return registers(",".join([instruction.predicate, *operands]))
 
 
 def branches_on_loads(path: Code) -> int:

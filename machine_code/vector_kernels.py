@@ -9,6 +9,7 @@ from functools import cached_property
 
 from machine_code.cases import CASES, GATES, OPERATORS, VECTOR_BYTES, Case
 from machine_code.control_flow import Code, ControlFlow, is_wide, narrow_accesses
+from machine_code.data_flow import registers, written
 from machine_code.sass import Kernel
 
 
@@ -74,11 +75,10 @@ class VectorKernel:
         """The most vectors that are under way at a time, none of them waited for."""
         most, under_way = 0, []
         for instruction in self.path:
-            used = set(re.findall(r"\bR(\d+)", instruction.operands))
-            under_way = [registers for registers in under_way if not registers & used]
+            used = registers(instruction.operands)
+            under_way = [vector for vector in under_way if not vector & used]
             if is_wide(instruction) and instruction.name == "LDG":
-                first = int(re.match(r"R(\d+)", instruction.operands)[1])
-                under_way.append({str(first + i) for i in range(4)})
+                under_way.append(written(instruction))
                 most = max(most, len(under_way))
         return most
 
@@ -88,13 +88,12 @@ class VectorKernel:
         the load. Empty if a loop loads for the next round."""
         waits, new = [], {}
         for at, instruction in enumerate(self.path):
-            used = new.keys() & set(re.findall(r"\bR(\d+)", instruction.operands))
+            used = new.keys() & registers(instruction.operands)
             if used:
                 waits.append(at - max(new[register] for register in used))
                 new = {}
             if is_wide(instruction) and instruction.name == "LDG":
-                first = int(re.match(r"R(\d+)", instruction.operands)[1])
-                new |= {str(first + i): at for i in range(4)}
+                new |= dict.fromkeys(written(instruction), at)
         return waits
 
     def _wide(self, name: str) -> int:

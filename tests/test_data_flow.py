@@ -5,10 +5,11 @@ import pytest
 from machine_code.data_flow import branches_on_loads
 from machine_code.sass import decode
 
-LOAD = "LDG.E.128", "R4,desc[UR4][R2.64]", ""
+LOADS = [("LDG.E.128", "R4,desc[UR4][R2.64]", ""), ("LDG.E.128", "R4[R2.64]", "")]  # of sm_80
 BRANCH = "BRA", "0x100", "@!P0"
 
 
+@pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize(
     ("between", "branches"),
     [
@@ -24,10 +25,12 @@ BRANCH = "BRA", "0x100", "@!P0"
         ([("MOV", "R4,0x1", "@P2"), ("FSETP.GT.AND", "P0,PT,R4,1,PT", "")], 1),
     ],
 )  # fmt: skip
-def test_branches_on_loads(between: list[tuple[str, str, str]], branches: int) -> None:
-    assert branches_on_loads([decode(*x) for x in [LOAD, *between, BRANCH]]) == branches
+def test_branches_on_loads(
+    between: list[tuple[str, str, str]], branches: int, load: tuple[str, str, str]
+) -> None:
+    assert branches_on_loads([decode(*x) for x in [load, *between, BRANCH]]) == branches
 
 
 def test_numbers_of_the_round_before() -> None:
-    ahead = [("FSETP.GT.AND", "P0,PT,R4,1,PT", ""), BRANCH, LOAD]
+    ahead = [("FSETP.GT.AND", "P0,PT,R4,1,PT", ""), BRANCH, LOADS[0]]
     assert branches_on_loads([decode(*x) for x in ahead]) == 1
