@@ -1,6 +1,9 @@
 // The SOI map and its mask.
 #pragma once
 
+#include <limits>
+#include <type_traits>
+
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/octet.h"
 #include "csrc/cuda/packed.h"
@@ -188,7 +191,7 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
   m.mask[octet] = static_cast<uint8_t>(mask);
 }
 
-// Writes the byte of an octet whose bits are those of the lanes that have its parts.
+// Puts the bits of an octet's lanes together to its byte of the mask.
 template <class Precision>
 __device__ __forceinline__ void write_mask(uint8_t* byte, uint32_t bits, int part) {
   bits <<= part * Vector<Precision>::size;
