@@ -1,4 +1,4 @@
-"""Which branches depend on what was loaded, in code by hand."""
+"""Which branches depend on loaded numbers, in code by hand."""
 
 import pytest
 

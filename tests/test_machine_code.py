@@ -240,8 +240,8 @@ def test_bytes_in_flight(vector_kernels: list[VectorKernel]) -> None:
 
 
 def test_rows_ahead(vector_kernels: list[VectorKernel], backend: str, architecture: str) -> None:
-    """Sums load what is to come before they compute, and three inputs are loaded at once: so much
-    that a B200's memory is full, or an H200's, where a weighted gated linear unit sums rows."""
+    """Sums load the next rows or columns before they compute, and three inputs are loaded at once:
+    so much that a B200's memory is full, or an H200's where a weighted gated linear unit sums."""
     if backend == "triton":
         pytest.skip("leaves the order to ptxas")
     wrong = []
