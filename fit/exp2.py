@@ -22,8 +22,8 @@ def fit(degree: int, rounding: minimax.Rounding) -> tuple[list[float], float]:
 def main() -> None:
     polynomials = []
     for degree, real, exp2, exp2m1 in (
-        (4, "float", "exp2_polynomial_4", "exp2m1_polynomial_4"),
-        (5, "float", None, "exp2m1_polynomial_5"),
+        (4, "float", "exp2_polynomial_4", None),
+        (5, "float", "exp2_polynomial_5", "exp2m1_polynomial_5"),
         (6, "float", "exp2_polynomial_6", "exp2m1_polynomial"),
         (11, "double", "exp2_polynomial", "exp2m1_polynomial"),
     ):

@@ -72,7 +72,6 @@ class Problem:
 
     formula: Formula
     offset: int
-    split: np.ndarray  # 2^n and 2^f - 1 enter the result one after the other, not as a product
     x: np.ndarray
     a: np.ndarray
     base: np.ndarray
@@ -95,8 +94,7 @@ class Problem:
 
     def noise(self, exact: np.ndarray, exp2_error: float) -> np.ndarray:
         """How far roundings may move offset + a h(a) from its exact value."""
-        noise = 2.0**-24 * np.abs(exact - self.offset) + exp2_error
-        return noise + np.where(self.split, 0, 2.0**-24)
+        return 2.0**-24 * np.abs(exact - self.offset) + exp2_error + 2.0**-24
 
     def misses(self, h: np.ndarray) -> int:
         """How many rows come out wrong of the gate's formula."""
@@ -115,19 +113,14 @@ def problem(
     offset: int,
     sign: int,
     ties: str,
-    exact_factor: bool,
 ) -> Problem:
-    """The results base - tail, for x = a, and -sign tail, for x = -a.
-
-    `exact_factor` says that base - factor 2^n is exact, so that the sum can be split for x = a too.
-    """
+    """The results base - tail, for x = a, and -sign tail, for x = -a."""
     base = np.concatenate([base, np.zeros_like(base)])
     factor = np.concatenate([factor, sign * factor])
     tail = np.concatenate([tail, sign * tail])
     low, high = fmt.floats((base - tail).astype(float), ties)
-    split = (base == 0) | exact_factor
     x = np.concatenate([a, -a]).astype(np.float32)
-    return Problem(formula, offset, split, x, np.tile(a, 2), base, factor, tail, low, high)
+    return Problem(formula, offset, x, np.tile(a, 2), base, factor, tail, low, high)
 
 
 def orthogonal_steps(basis: np.ndarray) -> np.ndarray:

@@ -152,8 +152,11 @@ class Half:
 
     Phi(-a) = 2^(-1 + a h(a)), and D(a) = (1/2 - slope a) 2^(a h(a)) with another h. The polynomials
     put every input inside its rounding interval, subnormal results included. Beyond the range of
-    the fit they go on falling. At its limit a result is so small that it rounds to a zero even as
-    the product with the greatest 16-bit number.
+    the fit they go on falling. At its limit a value rounds to a zero, and a derivative is so small
+    that even its product with the greatest 16-bit number does.
+
+    A power of a value has `one` for 2^0. The hardest case of fp16, |x| = 0x1.5fp-10, needs it to be
+    more than 1; powers are then limited to 1/2, so that tiny values are not less than x/2.
     """
 
     format: half.Format
@@ -162,9 +165,15 @@ class Half:
     derivative_range: float
     derivative_limit: float
     log2_scale: int
+    one: float
     exp2_degree: int
     value_degree: int
     derivative_degree: int
+
+    def exp2(self, one: float) -> tuple[numbers.Polynomial, float]:
+        """2^f with `one` for 2^0, and its error without."""
+        power, error = exp2.fit(self.exp2_degree, minimax.to_float32)
+        return numbers.Polynomial(0.0, (one, *power[1:])), error
 
     def fit(
         self,
@@ -175,15 +184,17 @@ class Half:
         degree: int,
     ) -> list[float]:
         """The polynomial that a formula knows by a name."""
-        power, error = exp2.fit(self.exp2_degree, minimax.to_float32)
-        exp2m1 = numbers.Polynomial(0.0, power[1:])
-        C = numbers.Constants(form="half", **self.constants().values, exp2m1=exp2m1)
+        value_exp2, _ = self.exp2(self.one)
+        power, error = self.exp2(1.0)
+        C = numbers.Constants(
+            form="half", **self.constants().values, value_exp2=value_exp2, exp2=power
+        )
 
         def formula(x: np.ndarray, h: np.ndarray) -> np.ndarray:
             return function(x, C.replace(**{name: numbers.Polynomial(0.0, h)}))
 
         a = self.format.numbers(2.0**-13, end)
-        return half.fit(problem(self.format, a, formula), degree, error)
+        return half.fit(problem(self, a, formula), degree, error)
 
     def polynomials(self) -> list[Polynomial]:
         name = self.format.name
@@ -198,7 +209,10 @@ class Half:
             self.derivative_range,
             self.derivative_degree,
         )
+        power, _ = self.exp2(self.one)
+        comment = "2^f for |f| <= 1/2, of a value."
         return [
+            Polynomial("normal_value_exp2", "f", power.coefficients, comment, tag=name),
             Polynomial("normal_log2_cdf", "a", value, f"(1 + log2 Phi(-a)) / a. {every}", tag=name),
             Polynomial(
                 "normal_log2_derivative",
@@ -214,15 +228,16 @@ class Half:
             "value_limit": self.value_limit,
             "derivative_limit": self.derivative_limit,
             "unscale": 2.0**-self.log2_scale,
-            "origin": 1.5 * 2.0**23 + 127 + self.log2_scale,
+            "log2_scale": self.log2_scale,
+            "one": self.one,
             "slope": SLOPE,
         }
         return Constants("NormalConstants", self.format.name, values, "float")
 
 
 HALF = [
-    Half(half.BF16, 13.625, 13.8125, 13.8125, 14.0625, 16, 4, 9, 10),
-    Half(half.FP16, 5.75, 11.0, 6.0625, 10.5, 0, 5, 8, 8),
+    Half(half.BF16, 13.625, 13.75, 13.8125, 14.0625, 16, 1.0, 4, 9, 10),
+    Half(half.FP16, 5.75, 11.0, 6.0625, 10.5, 0, 1 + 2.0**-23, 5, 8, 8),
 ]
 
 
@@ -271,20 +286,17 @@ def logit_polynomial() -> Polynomial:
     return Polynomial("normal_logit", "s", c, comment)
 
 
-def value_problem(fmt: half.Format, a: np.ndarray, formula: half.Formula) -> half.Problem:
+def value_problem(form: Half, a: np.ndarray, formula: half.Formula) -> half.Problem:
     tail = a * np.array([upper_tail(mpf(x)) for x in a])
-    return half.problem(
-        fmt, a, a, a, tail, formula, offset=-1, sign=1, ties="up", exact_factor=True
-    )
+    factor = a * form.one
+    return half.problem(form.format, a, a, factor, tail, formula, offset=-1, sign=1, ties="either")
 
 
-def derivative_problem(fmt: half.Format, a: np.ndarray, formula: half.Formula) -> half.Problem:
+def derivative_problem(form: Half, a: np.ndarray, formula: half.Formula) -> half.Problem:
     tail = np.array([tail_derivative(mpf(x)) for x in a])
     factor = (0.5 - SLOPE * a).astype(np.float32).astype(float)
     one = np.ones_like(a)
-    return half.problem(
-        fmt, a, one, factor, tail, formula, offset=0, sign=-1, ties="even", exact_factor=False
-    )
+    return half.problem(form.format, a, one, factor, tail, formula, offset=0, sign=-1, ties="even")
 
 
 def main() -> None:

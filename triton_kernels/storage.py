@@ -39,7 +39,7 @@ def round_value(y, x, C: tl.constexpr):
         if x.dtype == tl.bfloat16:
             up = y + 2.0**-149
         else:
-            up = y + 1.5 * 2.0**-49
+            up = y + 1.5 * 2.0**-48
             if C.may_tie:
                 u = bits(at_most(up, 2.0**17))  # infinity would become NaN
                 up = from_bits((u + (u >> 31)) | 1)

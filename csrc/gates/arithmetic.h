@@ -50,14 +50,14 @@ template <>
 struct Format<float> {
   using Number = float;
   static constexpr float round_to_integer = 0x1.8p23f;
-  static constexpr int mantissa_bits = 23;
+  static constexpr int mantissa_bits = 23, exponent_bias = 127;
   static constexpr float largest = 0x1.fffffep127f, smallest_normal = 0x1p-126f;
 };
 template <>
 struct Format<double> {
   using Number = double;
   static constexpr double round_to_integer = 0x1.8p52;
-  static constexpr int mantissa_bits = 52;
+  static constexpr int mantissa_bits = 52, exponent_bias = 1023;
   static constexpr double largest = 0x1.fffffffffffffp1023, smallest_normal = 0x1p-1022;
 };
 

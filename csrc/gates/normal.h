@@ -18,21 +18,21 @@ struct Normal {
     using C = NormalConstants<Precision>;
     if constexpr (std::is_same_v<Precision, fast_bf16>) {
       using Half = NormalConstants<bf16>;
-      constexpr float log2_scale = Half::origin - Format<float>::round_to_integer - 127;
-      static_assert(Half::unscale == 0x1p-16f && log2_scale == 16);
       // Near zero the power is under 1/2 in spite of the unit's error, as 2^-19 makes up for four
       // times that, and the value is above x/2, where ties of x/2 go (see Storage).
-      constexpr float offset = log2_scale - 1 - 0x1p-19f;
+      constexpr float offset = Half::log2_scale - 1 - 0x1p-19f;
       const Real a = magnitude(x, Half::value_limit);
       const Real power = approximate_exp2(fma(normal_log2_cdf(bf16(), a), a, offset));
       return fma(-(a * Half::unscale), power, positive_part(x));
     } else if constexpr (is_half<Precision>) {
       const Real a = magnitude(x, C::value_limit);
-      const Power<Real> power = scaled_exp2<Precision>(normal_log2_cdf(Precision(), a), a, -1.0f);
-      // Near zero power is 1/2: the first fma is exact, and y has no rounding but its last.
-      const Real scaled = a * C::unscale;
-      const Real y = fma(-scaled, power.integral, positive_part(x));
-      return fma(-scaled * power.integral, power.fractional, y);
+      const Exponent<Real> u = exponent(normal_log2_cdf(Precision(), a), a, C::log2_scale - 1);
+      Real power = scale_by_power_of_two(normal_value_exp2(Precision(), u.fraction), u.shifted);
+      // Near zero it is 1/2: y has no rounding but its last.
+      if constexpr (C::one > 1) power = at_most(power, 0.5f);
+      // Of pairs of floats the compiler leaves a product with 1.
+      const Real scaled = C::unscale == 1 ? a : a * C::unscale;
+      return fma(-scaled, power, positive_part(x));
     } else {
       const Real a = magnitude(x, C::limit);
       // z = a b / (a + b) with b = value_pole. This form damps the roundings of the sum and of the
@@ -49,13 +49,12 @@ struct Normal {
     if constexpr (is_half<Precision>) {
       const Real a = magnitude(x, C::derivative_limit);
       const Real distance = fma(-a, C::slope * C::unscale, 0.5f * C::unscale);
-      const Power<Real> power =
-          scaled_exp2<Precision>(normal_log2_derivative(Precision(), a), a, 0.0f);
-      const Real scaled = distance * power.integral;
-      const Real whole = fma(power.integral, power.fractional, power.integral);
+      // Far from zero 2^n is a zero, which `scale_by_power_of_two` would not come to.
+      const Exponent<Real> u = exponent(normal_log2_derivative(Precision(), a), a,
+                                        C::log2_scale + Format<float>::exponent_bias);
+      const Real power = power_of_two(u.shifted) * exp2<Precision>(u.fraction);
       return where_positive(
-          x, [&] { return fma(-distance, whole, Real(1)); },
-          [&] { return fma(scaled, power.fractional, scaled); });
+          x, [&] { return fma(-distance, power, Real(1)); }, [&] { return distance * power; });
     } else {
       const Real a = magnitude(x, C::limit);
       const Real distance = fma(-a, C::unscale, C::root_hi * C::unscale) + C::root_lo * C::unscale;
@@ -127,30 +126,26 @@ struct Normal {
   }
 
  private:
+  // An exponent n + fraction, |fraction| <= 1/2; `shifted` has n in its low bits.
   template <class Real>
-  struct Power {
-    Real integral;    // 2^n
-    Real fractional;  // 2^f - 1
+  struct Exponent {
+    Real shifted, fraction;
   };
 
-  // 2^(a h + offset) / unscale.
-  template <class Precision, class Real>
-  static GELU_KERNELS_HD Power<Real> scaled_exp2(Real h, Real a, float offset) {
-    // It holds the exponent bias, so that a shift alone makes a power of two.
-    const float origin = NormalConstants<Precision>::origin + offset;
+  // h a + offset.
+  template <class Real>
+  static GELU_KERNELS_HD Exponent<Real> exponent(Real h, Real a, float offset) {
+    const float origin = Format<float>::round_to_integer + offset;
     const Real shifted = fma(h, a, origin);
-    const Real f = fma(h, a, origin - shifted);
-    return {power_of_two(shifted), exp2m1<Precision>(f)};
+    return {shifted, fma(h, a, origin - shifted)};
   }
 
   template <class Precision, class Real>
-  static GELU_KERNELS_HD Real exp2m1(Real f) {
+  static GELU_KERNELS_HD Real exp2(Real f) {
     if constexpr (std::is_same_v<Precision, bf16>) {
-      return exp2m1_polynomial_4(f);
-    } else if constexpr (std::is_same_v<Precision, fp16>) {
-      return exp2m1_polynomial_5(f);
+      return exp2_polynomial_4(f);
     } else {
-      return exp2m1_polynomial(f);
+      return exp2_polynomial_5(f);
     }
   }
 
@@ -164,7 +159,7 @@ struct Normal {
     const Real f = fma(s_low, -C::half_log2e, fma(s, -C::half_log2e, C::origin - shifted));
     const Real scaled = y * power_of_two(shifted);
     // Not scaled * 2^f: 2^f - 1 has the smaller rounding error.
-    return fma(scaled, exp2m1<Precision>(f), scaled);
+    return fma(scaled, exp2m1_polynomial(f), scaled);
   }
 };
 

@@ -93,7 +93,7 @@ struct Storage<fp16> {
   // in for an even one: that is on the same side of any tie, and is none.
   template <bool kMayTie, class Real>
   static GELU_KERNELS_HD Real break_tie(Real y) {
-    const Real up = y + 0x1.8p-49f;
+    const Real up = y + 0x1.8p-48f;
     if constexpr (!kMayTie) return up;
     return odd_neighbour(at_most(up, 0x1p17f));  // infinity would become NaN
   }

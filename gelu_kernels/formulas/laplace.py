@@ -115,7 +115,8 @@ constants = {
     "bf16": _bf16,
     "fast_bf16": _bf16.replace(form="exp2", log2_scale=16 - 2**-20),
     "exp2_fp16": _half.replace(form="exp2", log2_scale=0.0, unscale=1.0),
-    "exp2_bf16": _bf16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
+    # F(-110) is 0, and so is its product with any number.
+    "exp2_bf16": _bf16.replace(form="exp2", log2_scale=0.0, unscale=1.0, limit=110.0),
     "random": Constants(
         tail_limit=21.5,
         origin=1.5 * 2.0**23 + 31,

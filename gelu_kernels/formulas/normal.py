@@ -1,5 +1,7 @@
 """csrc/gates/normal.h in Python, and its comments hold here: the gate of the GELU, x Phi(x)."""
 
+import math
+
 from gelu_kernels.formulas.arithmetic import (
     Real,
     constant,
@@ -11,6 +13,7 @@ from gelu_kernels.formulas.arithmetic import (
     positive_part,
     power_of_two,
     quotient,
+    scale_by_power_of_two,
     where,
 )
 from gelu_kernels.formulas.coefficients import Constants, Polynomial
@@ -19,12 +22,11 @@ from gelu_kernels.formulas.coefficients import normal as numbers
 from gelu_kernels.formulas.polynomial import polynomial
 
 
-def scaled_exp2(h: Real, a: Real, offset: float, C: Constants) -> tuple[Real, Real]:
-    """2^(a h + offset) / unscale, as 2^n and 2^f - 1."""
-    origin = C.origin + offset
+def exponent(h: Real, a: Real, offset: float) -> tuple[Real, Real]:
+    """h a + offset, as a sum with its integer in the low bits, and its fraction."""
+    origin = 1.5 * 2.0**23 + offset
     shifted = fma(h, a, origin)
-    f = fma(h, a, origin - shifted)
-    return power_of_two(shifted), f * polynomial(f, C.exp2m1)
+    return shifted, fma(h, a, origin - shifted)
 
 
 def scaled_gaussian(y: Real, a: Real, C: Constants) -> Real:
@@ -40,14 +42,15 @@ def scaled_gaussian(y: Real, a: Real, C: Constants) -> Real:
 def value(x: Real, C: Constants) -> Real:
     if C.form == "exp2":
         a = magnitude(x, C.value_limit)
-        power = exp2(fma(polynomial(a, C.log2_cdf), a, C.log2_scale - 1))
+        power = exp2(fma(polynomial(a, C.log2_cdf), a, C.log2_half))
         return fma(a * -C.unscale, power, positive_part(x))
     elif C.form == "half":
         a = magnitude(x, C.value_limit)
-        integral, fractional = scaled_exp2(polynomial(a, C.log2_cdf), a, -1.0, C)
-        scaled = a * -C.unscale
-        y = fma(scaled, integral, positive_part(x))
-        return fma(scaled * integral, fractional, y)
+        shifted, fraction = exponent(polynomial(a, C.log2_cdf), a, C.log2_scale - 1)
+        power = scale_by_power_of_two(polynomial(fraction, C.value_exp2), shifted)
+        if C.one > 1:
+            power = magnitude(power, 0.5)
+        return fma(a * -C.unscale, power, positive_part(x))
     else:
         a = magnitude(x, C.limit)
         z = fma(negated(a), quotient(a, a + C.value_pole, C), a)
@@ -64,10 +67,9 @@ def derivative(x: Real, C: Constants) -> Real:
     elif C.form == "half":
         a = magnitude(x, C.derivative_limit)
         distance = fma(a, -C.slope * C.unscale, 0.5 * C.unscale)
-        integral, fractional = scaled_exp2(polynomial(a, C.log2_derivative), a, 0.0, C)
-        scaled = distance * integral
-        whole = fma(integral, fractional, integral)
-        return where(x > 0, fma(negated(distance), whole, 1.0), fma(scaled, fractional, scaled))
+        shifted, fraction = exponent(polynomial(a, C.log2_derivative), a, C.log2_scale + 127)
+        power = power_of_two(shifted) * polynomial(fraction, C.exp2)
+        return where(x > 0, fma(negated(distance), power, 1.0), distance * power)
     else:
         a = magnitude(x, C.limit)
         distance = fma(a, -C.unscale, C.root_hi * C.unscale) + C.root_lo * C.unscale
@@ -113,18 +115,19 @@ def _wide(precision: str) -> Constants:
     )
 
 
-def _half(precision: str, exp2m1: dict[str, Polynomial]) -> Constants:
+def _half(precision: str, exp2: dict[str, Polynomial]) -> Constants:
     return Constants(
         form="half",
         **vars(numbers.NormalConstants[precision]),
         log2_cdf=numbers.normal_log2_cdf[precision],
         log2_derivative=numbers.normal_log2_derivative[precision],
-        exp2m1=exp2m1["fp32"],
+        value_exp2=numbers.normal_value_exp2[precision],
+        exp2=exp2["fp32"],
     )
 
 
-_fp16 = _half("fp16", powers.exp2m1_polynomial_5)
-_bf16 = _half("bf16", powers.exp2m1_polynomial_4)
+_fp16 = _half("fp16", powers.exp2_polynomial_5)
+_bf16 = _half("bf16", powers.exp2_polynomial_4)
 
 left_limit = -0.0
 may_tie = False
@@ -133,9 +136,16 @@ constants = {
     "fp32": _wide("fp32"),
     "fp16": _fp16,
     "bf16": _bf16,
-    "fast_bf16": _bf16.replace(form="exp2", log2_scale=_bf16.origin - 1.5 * 2**23 - 127 - 2**-19),
-    "exp2_fp16": _fp16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
-    "exp2_bf16": _bf16.replace(form="exp2", log2_scale=0.0, unscale=1.0),
+    "fast_bf16": _bf16.replace(form="exp2", log2_half=_bf16.log2_scale - 1 - 2**-19),
+    "exp2_fp16": _fp16.replace(form="exp2", log2_half=math.log2(_fp16.one / 2), unscale=1.0),
+    "exp2_bf16": _bf16.replace(
+        form="exp2",
+        log2_half=-1.0,
+        log2_scale=0.0,
+        unscale=1.0,
+        value_limit=16.0,  # where the power is 0, the product with any number too
+        derivative_limit=16.0,
+    ),
     "random": Constants(
         tail_limit=numbers.NormalConstants["fp32"].tail_limit,
         tail_root=numbers.normal_tail_root["fp32"],

@@ -36,10 +36,11 @@ struct NormalConstants<fp64> {
 
 template <>
 struct NormalConstants<bf16> {
-  static constexpr float value_limit = 0x1.bap3f;
+  static constexpr float value_limit = 0x1.b8p3f;
   static constexpr float derivative_limit = 0x1.c2p3f;
   static constexpr float unscale = 0x1p-16f;
-  static constexpr float origin = 0x1.80011ep23f;
+  static constexpr float log2_scale = 0x1p4f;
+  static constexpr float one = 0x1p0f;
   static constexpr float slope = 0x1.54851ap-1f;
 };
 
@@ -48,7 +49,8 @@ struct NormalConstants<fp16> {
   static constexpr float value_limit = 0x1.6p3f;
   static constexpr float derivative_limit = 0x1.5p3f;
   static constexpr float unscale = 0x1p0f;
-  static constexpr float origin = 0x1.8000fep23f;
+  static constexpr float log2_scale = 0x0p0f;
+  static constexpr float one = 0x1.000002p0f;
   static constexpr float slope = 0x1.54851ap-1f;
 };
 
@@ -102,34 +104,47 @@ GELU_KERNELS_HD double normal_density_factor(double s) {
   return polynomial(s, 0x1.9884533d43651p-2, -0x1.9f54350ccc4c3p-59);
 }
 
+// 2^f for |f| <= 1/2, of a value.
+template <class Real>
+GELU_KERNELS_HD Real normal_value_exp2(bf16, Real f) {
+  return polynomial(f, 0x1p0f, 0x1.62e12cp-1f, 0x1.ec036ep-3f, 0x1.c9fc6cp-5f, 0x1.3a0538p-7f);
+}
+
 // (1 + log2 Phi(-a)) / a. Every bf16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_cdf(bf16, Real a) {
-  return polynomial(a, -0x1.26b0b6p0f, -0x1.d5ec2ep-2f, -0x1.b6d3a4p-5f, 0x1.137beep-7f,
-                    -0x1.edcfe8p-11f, 0x1.28fd24p-14f, -0x1.bcc0bcp-19f, 0x1.6cabeep-24f,
-                    -0x1.df610ap-31f);
+  return polynomial(a, -0x1.26b0ccp0f, -0x1.d5eb5ap-2f, -0x1.b6d92ep-5f, 0x1.1382aep-7f,
+                    -0x1.edd992p-11f, 0x1.28f36cp-14f, -0x1.bc71ep-19f, 0x1.6bf6c4p-24f,
+                    -0x1.dd2492p-31f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every bf16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_derivative(bf16, Real a) {
-  return polynomial(a, -0x1.883936p-2f, -0x1.1f9c8p-1f, -0x1.b1c5d2p-5f, 0x1.b703ecp-7f,
-                    -0x1.42977cp-9f, 0x1.4a507ap-12f, -0x1.c504eap-16f, 0x1.89a0eap-20f,
-                    -0x1.85dfap-25f, 0x1.4e407p-31f);
+  return polynomial(a, -0x1.883862p-2f, -0x1.1f9de2p-1f, -0x1.b1aa8ap-5f, 0x1.b6c358p-7f,
+                    -0x1.4245ccp-9f, 0x1.49da36p-12f, -0x1.c43beep-16f, 0x1.88dcb2p-20f,
+                    -0x1.8516ecp-25f, 0x1.4d9dd6p-31f);
+}
+
+// 2^f for |f| <= 1/2, of a value.
+template <class Real>
+GELU_KERNELS_HD Real normal_value_exp2(fp16, Real f) {
+  return polynomial(f, 0x1.000002p0f, 0x1.62e42ap-1f, 0x1.ebf9c2p-3f, 0x1.c6b6d8p-5f,
+                    0x1.3ce8acp-7f, 0x1.5bda4p-10f);
 }
 
 // (1 + log2 Phi(-a)) / a. Every fp16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_cdf(fp16, Real a) {
-  return polynomial(a, -0x1.26aea6p0f, -0x1.d637cp-2f, -0x1.af0f98p-5f, 0x1.e009dep-8f,
-                    -0x1.843c2ep-12f, -0x1.60d264p-14f, 0x1.2a1114p-16f, -0x1.1dd5f6p-20f);
+  return polynomial(a, -0x1.26af3cp0f, -0x1.d6288ep-2f, -0x1.b0452ap-5f, 0x1.ebc8ep-8f,
+                    -0x1.f908bep-12f, -0x1.91417cp-15f, 0x1.8eba16p-17f, -0x1.7309aap-21f);
 }
 
 // log2(D(a) / (1/2 - slope a)) / a. Every fp16 input falls inside its rounding interval.
 template <class Real>
 GELU_KERNELS_HD Real normal_log2_derivative(fp16, Real a) {
-  return polynomial(a, -0x1.88644ap-2f, -0x1.1f0d86p-1f, -0x1.c1f0eep-5f, 0x1.e9d0aap-7f,
-                    -0x1.9249aap-9f, 0x1.ca2748p-12f, -0x1.3c2f1cp-15f, 0x1.88c514p-20f);
+  return polynomial(a, -0x1.88644ap-2f, -0x1.1f0deap-1f, -0x1.c1e63ep-5f, 0x1.e9b318p-7f,
+                    -0x1.921b6ap-9f, 0x1.c9cc3ap-12f, -0x1.3bc55ap-15f, 0x1.87ef06p-20f);
 }
 
 // (2^32 Phi(-a))^(1/16) for a <= 6.25; relative error of Phi(-a) 2^-19.8 e^(a^2/8).
