@@ -177,7 +177,7 @@ class Half:
         slope = factor * side * w * rho
         y = start + slope * t
         noise = 2.0**-23 * abs(factor * w * (constant + rho * t)) + 2.0**-24 * abs(y)
-        low, high = fmt.floats(y.astype(float), "up" if is_value else "even")
+        low, high = fmt.floats(y.astype(float), "either" if is_value else "even")
         columns = rho, start, slope, t, noise / abs(slope), low, high
         return Half(sign * magnitudes.astype(np.float32), np.full(a.shape, is_value), *columns)
 

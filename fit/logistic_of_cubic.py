@@ -71,7 +71,7 @@ class HalfUnit:
 
 
 HALF_UNITS = {
-    "NormalTanh": HalfUnit(mpf(1), 1, 0, "either"),
+    "NormalTanh": HalfUnit(mpf(1039) / 1024, 0, 0, "either"),
     "Logistic1702": HalfUnit(mpf(1042) / 1024, 0, 0, "either"),
     "Logistic": HalfUnit(mpf(1995) / 1024, 5, 1, "up"),
 }
@@ -135,7 +135,8 @@ class HardResults:
         exact = np.stack([a - a * f, -a * f, 1 - d, d]).astype(float)
         bounds = fmt.floats(exact[:2], ties), fmt.floats(exact[2:], "even")
         low, high = (np.concatenate(ends) for ends in zip(*bounds, strict=True))
-        noise = 2.0**-18 * np.stack([a * f, a * f, f, f])
+        terms = np.maximum(f, np.abs(d))
+        noise = 2.0**-18 * np.stack([a * f, a * f, terms, terms])
         hard = np.minimum(high - exact, exact - low) < noise
         self.a = a.astype(np.float32)[hard.any(axis=0)]
         self.low = np.where(hard, low, -np.inf)[:, hard.any(axis=0)]

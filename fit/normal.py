@@ -156,7 +156,7 @@ class Half:
     that even its product with the greatest 16-bit number does.
 
     A power of a value has `one` for 2^0. The hardest case of fp16, |x| = 0x1.5fp-10, needs it to be
-    more than 1; powers are then limited to 1/2, so that tiny values are not less than x/2.
+    more than 1; powers are then limited to a little less than 1/2 (see csrc/gates/storage.h).
     """
 
     format: half.Format

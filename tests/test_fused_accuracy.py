@@ -66,17 +66,14 @@ def test_second_derivative(gate: str, dtype: torch.dtype) -> None:
 @both_orders
 @pytest.mark.parametrize("dtype, most", [(torch.float16, 6), (torch.bfloat16, 0)], ids=str)
 def test_16_bits(gate: str, order: int, dtype: torch.dtype, most: int) -> None:
-    """Of all inputs so many are misrounded, next to a tie: in float16 5 in vector code, and 6 in
-    scalar code, whose exp2 is another. An error of half a unit is not counted: it belongs to a
-    subnormal bfloat16, of which x/2 is a tie as near as can be told here."""
+    """Of all inputs so many are misrounded, next to a tie. An error of half a unit is not counted:
+    it belongs to a subnormal bfloat16, of which x/2 is a tie as near as can be told here."""
     x = oracle.every_16_bit_input(dtype)
     x = x[x.isfinite()]
     y = oracle.evaluate(gate, order, x)
     errors = oracle.ulp_errors(y, oracle.reference(gate, order, x.double().numpy()))
     assert (errors > 0.5 * (1 + 1e-9)).sum() <= most
-    assert (
-        errors.max() <= 0.601
-    )  # that is next to the root of the derivative, and alone over 0.5005
+    assert errors.max() <= 0.601  # that is next to the root of a derivative
 
 
 @every_dtype

@@ -26,7 +26,7 @@ def constants(gate: str, precision: str, backend: str, **others: object) -> Cons
         values = {k: tl.constexpr(v) if isinstance(v, Polynomial) else v for k, v in values.items()}
     return Constants(
         **values,
-        may_tie=own.may_tie,
+        ties=own.ties,
         left_limit=own.left_limit,
         last_zero=LAST_ZEROS.get(precision),
         backend=backend,

@@ -32,18 +32,18 @@ def round_value(y, x, C: tl.constexpr):
     """The value of a gate for a stored x: in 16 bits to nearest, ties towards +infinity.
 
     First a tie among subnormal numbers is moved up, by less than a float of normal size would show.
-    If the gate may tie elsewhere too, an odd float takes the place of an even one: it lies on the
+    If the gate has ties elsewhere too, an odd float takes the place of an even one: it lies on the
     same side of any tie and is none itself. Every value, a zero as well, has the sign of x.
     """
     if x.dtype.primitive_bitwidth == 16:
         if x.dtype == tl.bfloat16:
-            up = y + 2.0**-149
-        else:
-            up = y + 1.5 * 2.0**-48
-            if C.may_tie:
-                u = bits(at_most(up, 2.0**17))  # infinity would become NaN
-                up = from_bits((u + (u >> 31)) | 1)
-        return with_sign_of(x, up.to(x.dtype), C)
+            y += 2.0**-149
+        elif C.ties != "none":
+            y += 1.5 * 2.0**-48
+            if C.ties == "any":
+                u = bits(at_most(y, 2.0**17))  # infinity would become NaN
+                y = from_bits((u + (u >> 31)) | 1)
+        return with_sign_of(x, y.to(x.dtype), C)
     else:
         return y
 

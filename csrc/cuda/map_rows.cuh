@@ -46,7 +46,7 @@ struct RowMap {
 #pragma unroll
     for (int r = 0; r < outputs; ++r) {
       if constexpr (Function::is_value) {
-        out[r] = V::template round_values<Function::may_tie>(results[r], in[0]);
+        out[r] = V::template round_values<Function::ties>(results[r], in[0]);
       } else {
         out[r] = V::round(results[r]);
       }

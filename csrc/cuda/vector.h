@@ -76,13 +76,13 @@ struct Vector {
 
   // Rounds the values of a gate for x: in 16 bits to nearest, ties towards +infinity (see Storage).
   // Every value, a zero as well, has the sign of x.
-  template <bool kMayTie>
+  template <Ties kTies>
   static __device__ __forceinline__ Vector round_values(const Real (&from)[size], const Vector& x) {
     if constexpr (is_half<Precision>) {
       float up[size];
 #pragma unroll
       for (int j = 0; j < size; j += kPacked<Real>) {
-        cuda::unpack(Storage<Precision>::template break_tie<kMayTie>(pack(from + j)), up + j);
+        cuda::unpack(Storage<Precision>::template break_tie<kTies>(pack(from + j)), up + j);
       }
       Vector v = round(up);
       v.words = {sign_of(x.words.x, v.words.x), sign_of(x.words.y, v.words.y),

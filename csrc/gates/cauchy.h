@@ -12,12 +12,12 @@
 
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/cauchy.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels {
 
 struct Cauchy {
-  // See Storage<fp16>. The four values that come out as ties are to be rounded to even.
-  static constexpr bool may_tie = false;
+  static constexpr Ties ties = Ties::kSubnormal;
 
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real value(Real x) {

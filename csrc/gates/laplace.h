@@ -7,12 +7,12 @@
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/exp2.h"
 #include "csrc/gates/logistic.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels {
 
 struct Laplace {
-  // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
-  static constexpr bool may_tie = true;
+  static constexpr Ties ties = Ties::kAny;
 
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real value(Real x) {

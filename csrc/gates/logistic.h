@@ -6,8 +6,7 @@
 namespace gelu_kernels {
 
 struct Logistic : LogisticOfCubic<LogisticConstants> {
-  // A few of the hardest 16-bit values come out as ties: see Storage<fp16>.
-  static constexpr bool may_tie = true;
+  static constexpr Ties ties = Ties::kAny;
 };
 
 }  // namespace gelu_kernels

@@ -9,6 +9,7 @@
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/exp2.h"
 #include "csrc/gates/coefficients/logistic_of_cubic.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels {
 
@@ -16,8 +17,7 @@ namespace gelu_kernels {
 // ones.
 template <template <class> class Constants>
 struct LogisticOfCubic {
-  // See Storage<fp16>. The constants leave no value a tie that does not round to even.
-  static constexpr bool may_tie = false;
+  static constexpr Ties ties = Ties::kNone;
 
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real value(Real x) {
@@ -154,7 +154,7 @@ struct LogisticOfCubic {
   template <class Real>
   static GELU_KERNELS_HD Real limited(Real f) {
     if constexpr (limits_tail) {
-      return at_most(f, 0.5f);
+      return at_most(f, 0x1.fffffcp-2f);  // see Storage<fp16>
     } else {
       return f;
     }

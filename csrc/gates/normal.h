@@ -7,11 +7,12 @@
 #include "csrc/gates/arithmetic.h"
 #include "csrc/gates/coefficients/exp2.h"
 #include "csrc/gates/coefficients/normal.h"
+#include "csrc/gates/storage.h"
 
 namespace gelu_kernels {
 
 struct Normal {
-  static constexpr bool may_tie = false;  // see Storage<fp16>
+  static constexpr Ties ties = Ties::kNone;
 
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real value(Real x) {
@@ -28,8 +29,9 @@ struct Normal {
       const Real a = magnitude(x, C::value_limit);
       const Exponent<Real> u = exponent(normal_log2_cdf(Precision(), a), a, C::log2_scale - 1);
       Real power = scale_by_power_of_two(normal_value_exp2(Precision(), u.fraction), u.shifted);
-      // Near zero it is 1/2: y has no rounding but its last.
-      if constexpr (C::one > 1) power = at_most(power, 0.5f);
+      // Near zero it is 1/2, and y has no rounding but its last; in fp16 it is a little less than
+      // 1/2 (see Storage<fp16>).
+      if constexpr (C::one > 1) power = at_most(power, 0x1.fffffcp-2f);
       // Of pairs of floats the compiler leaves a product with 1.
       const Real scaled = C::unscale == 1 ? a : a * C::unscale;
       return fma(-scaled, power, positive_part(x));

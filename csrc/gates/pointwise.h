@@ -18,7 +18,7 @@ template <class Gate, class Precision>
 struct Forward {
   static constexpr int inputs = 1, outputs = 1;
   static constexpr bool is_value = true;
-  static constexpr bool may_tie = Gate::may_tie;
+  static constexpr Ties ties = Gate::ties;
   template <class Real>
   static GELU_KERNELS_HD Real apply(Real x) {
     return Gate::template value<Precision>(x);

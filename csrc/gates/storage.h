@@ -7,6 +7,9 @@
 
 namespace gelu_kernels {
 
+// Which values of a gate in fp16 come out as ties that are to go up, where to even is down.
+enum class Ties { kNone, kSubnormal, kAny };
+
 // load(u) is exact. store(x) rounds to nearest, ties to even.
 //
 // store_value(x) rounds the value of a gate to nearest, ties towards +infinity. Near zero
@@ -35,7 +38,7 @@ struct Storage<bf16> {
   }
   // Moves the value of a gate off a tie, upwards, so that store() gives what store_value() does,
   // but for the sign of a zero. The only ties are subnormal numbers.
-  template <bool kMayTie, class Real>
+  template <Ties, class Real>
   static GELU_KERNELS_HD Real break_tie(Real y) {
     return y + 0x1p-149f;
   }
@@ -89,12 +92,14 @@ struct Storage<fp16> {
     const uint32_t subnormal = bits(fma(from_bits(u), up, 0.5f)) - bits(0.5f);
     return finish(x, u < (113u << 23) ? subnormal : normal);
   }
-  // As above; the value of some gates can be a tie of any size (kMayTie). There an odd float stands
-  // in for an even one: that is on the same side of any tie, and is none.
-  template <bool kMayTie, class Real>
+  // As above, where a gate has such ties. Of normal numbers, an odd float stands in for an even
+  // one: it is on the same side of any tie, and is none. A gate has no tie among subnormal numbers
+  // if its F(-a) is 2^-24 or more below 1/2: then the value for x = 2^-24 is a float above x/2.
+  template <Ties kTies, class Real>
   static GELU_KERNELS_HD Real break_tie(Real y) {
+    if constexpr (kTies == Ties::kNone) return y;
     const Real up = y + 0x1.8p-48f;
-    if constexpr (!kMayTie) return up;
+    if constexpr (kTies == Ties::kSubnormal) return up;
     return odd_neighbour(at_most(up, 0x1p17f));  // infinity would become NaN
   }
 

@@ -8,7 +8,7 @@ Each gate of csrc/gates/gates.h has a module of its name here, which has:
 - ``constants``, C for each precision of csrc/gates/arithmetic.h; ``random`` for ``in_tail``; and
   ``exp2_fp16`` and ``exp2_bf16`` for where exp2 is right to a unit in the last place;
 - ``left_limit``, the value at -infinity;
-- ``may_tie``, whether a 16-bit value may come out as a tie (csrc/gates/storage.h).
+- ``ties``, of float16 values: ``"none"``, ``"subnormal"`` or ``"any"`` (csrc/gates/storage.h).
 
 As they stand the functions compute with NumPy, in float32. They are written in the words of
 ``arithmetic`` alone; Triton and Inductor have the same words, and ``of`` puts them in.

@@ -119,7 +119,7 @@ _fp32 = _wide("fp32")
 _fp16, _bf16 = (half_constants(_fp32, numbers.cauchy_arcsine[name]) for name in ("fp16", "bf16"))
 
 left_limit = -1 / math.pi
-may_tie = False
+ties = "subnormal"
 constants = {
     "fp64": _wide("fp64"),
     "fp32": _fp32,

@@ -107,7 +107,7 @@ _half = Constants(
 _bf16 = _half.replace(shrink=1 - 2.0**-18)
 
 left_limit = -0.0
-may_tie = True
+ties = "any"
 constants = {
     "fp64": _wide("fp64"),
     "fp32": _wide("fp32"),

@@ -5,4 +5,4 @@ from gelu_kernels.formulas.logistic_of_cubic import *  # noqa: F403 (the functio
 from gelu_kernels.formulas.logistic_of_cubic import constants_of
 
 constants = constants_of(LogisticConstants)
-may_tie = True
+ties = "any"

@@ -49,7 +49,7 @@ def value(x: Real, C: Constants) -> Real:
         shifted, fraction = exponent(polynomial(a, C.log2_cdf), a, C.log2_scale - 1)
         power = scale_by_power_of_two(polynomial(fraction, C.value_exp2), shifted)
         if C.one > 1:
-            power = magnitude(power, 0.5)
+            power = magnitude(power, 0.5 - 2.0**-24)
         return fma(a * -C.unscale, power, positive_part(x))
     else:
         a = magnitude(x, C.limit)
@@ -130,7 +130,7 @@ _fp16 = _half("fp16", powers.exp2_polynomial_5)
 _bf16 = _half("bf16", powers.exp2_polynomial_4)
 
 left_limit = -0.0
-may_tie = False
+ties = "none"
 constants = {
     "fp64": _wide("fp64"),
     "fp32": _wide("fp32"),

@@ -62,7 +62,7 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const CodedFor
     } else if (m.bias) {
       x.vectors[i] = V::round(values);
     } else {
-      x.vectors[i] = V::template round_values<Gate::may_tie>(values, x.vectors[i]);
+      x.vectors[i] = V::template round_values<Gate::ties>(values, x.vectors[i]);
     }
   }
   return codes;

@@ -73,14 +73,14 @@ struct NormalTanhConstants<fp16> {
   static constexpr float k1 = 0x1.26aec2p1f;
   static constexpr float k3 = 0x1.a5a7dp-4f;
   static constexpr float slope_0 = 0x1.988454p0f;
-  static constexpr float slope_2 = 0x1.b66766p-3f;
-  static constexpr float one = 0x1.fffffep-1f;
-  static constexpr float exp2_0 = 0x1p0f;
-  static constexpr float exp2_1 = 0x1.62e428p-1f;
-  static constexpr float exp2_2 = 0x1.ebf9aep-3f;
-  static constexpr float exp2_3 = 0x1.c6b6dap-5f;
-  static constexpr float exp2_4 = 0x1.3ce8bep-7f;
-  static constexpr float exp2_5 = 0x1.5bda46p-10f;
+  static constexpr float slope_2 = 0x1.b6676ap-3f;
+  static constexpr float one = 0x1.03cp0f;
+  static constexpr float exp2_0 = 0x1.03cp0f;
+  static constexpr float exp2_1 = 0x1.6816f4p-1f;
+  static constexpr float exp2_2 = 0x1.f32ea6p-3f;
+  static constexpr float exp2_3 = 0x1.cd5fe8p-5f;
+  static constexpr float exp2_4 = 0x1.418cfap-7f;
+  static constexpr float exp2_5 = 0x1.60f292p-10f;
 };
 
 template <>
