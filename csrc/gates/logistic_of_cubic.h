@@ -154,7 +154,7 @@ struct LogisticOfCubic {
   template <class Real>
   static GELU_KERNELS_HD Real limited(Real f) {
     if constexpr (limits_tail) {
-      return at_most(f, 0x1.fffffcp-2f);  // see Storage<fp16>
+      return at_most(f, 0.5f);
     } else {
       return f;
     }
