@@ -11,7 +11,7 @@ would take for it, nor what ptxas makes of PTX.
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from weakref import finalize
 
 from ptx_on_cpu import machine, parse
@@ -38,12 +38,19 @@ def record_allocations() -> None:
 class Kernel:
     def __init__(self, found: re.Match, module: str) -> None:
         self.name = found[1]
-        self.text = found[0]
         self._found, self._module = found, module
 
-    @cached_property
+    @property
+    def text(self) -> str:
+        return self._found[0]
+
+    @property
     def entry(self) -> parse.Entry:
-        return parse.entry(self._found)
+        return _entry(self)
+
+    @property
+    def program(self) -> Program:
+        return _program(self)
 
     @cached_property
     def parameters(self) -> list[int]:
@@ -51,8 +58,9 @@ class Kernel:
         return [parameter.size for parameter in self.entry.parameters]
 
     @cached_property
-    def program(self) -> Program:
-        return assemble(self.entry, parse.shared(self._module), machine.widths)
+    def _threads(self) -> tuple[int, bool]:
+        """The most in a block, and whether it takes no fewer."""
+        return self.entry.most_threads, self.entry.exact_threads
 
     @cached_property
     def _handle(self) -> int:
@@ -87,8 +95,8 @@ class Kernel:
         is_dependent: bool,
     ) -> None:
         threads = block[0] * block[1] * block[2]
-        most = self.entry.most_threads
-        if threads > most or (self.entry.exact_threads and threads != most):
+        most, exact = self._threads
+        if threads > most or (exact and threads != most):
             raise Fault(f"launch: {threads} threads in a block of {self.name}, which is for {most}")
         shape = *grid, *block
         text, where = machine.launch(self._handle, shape, shared, parameters, is_dependent)
@@ -112,6 +120,17 @@ class Kernel:
             for i, count in zip(self.program.instructions, found, strict=True):
                 counts[i.statement] = max(counts[i.statement], int(count))
         return counts
+
+
+# Of the latest kernels: thousands run in a process, and a kernel's take megabytes.
+@lru_cache(maxsize=8)
+def _entry(kernel: Kernel) -> parse.Entry:
+    return parse.entry(kernel._found)
+
+
+@lru_cache(maxsize=8)
+def _program(kernel: Kernel) -> Program:
+    return assemble(kernel.entry, parse.shared(kernel._module), machine.widths)
 
 
 def kernels_that_ran() -> list[Kernel]:
