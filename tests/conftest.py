@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import ptx_on_cpu
 import pytest
 import torch
 from calls import GATES
@@ -16,6 +17,13 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(INDUCTOR)
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # which are as many as there are processors
     torch.set_num_threads(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before a test makes tensors, as PTX on the CPU may touch no other memory. `make gpu` asks for
+    a GPU's tests alone, which need not wait until the machine for PTX is compiled."""
+    if config.option.markexpr != "gpu":
+        ptx_on_cpu.record_allocations()
 
 
 @pytest.fixture(params=DEVICES)

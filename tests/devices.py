@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-import ptx_on_cpu
 import pytest
 import stub_driver
 import torch
@@ -22,8 +21,6 @@ DEVICES = ["cpu", *(GPU_DEVICES if HAS_GPU else [])]
 # For sm_90, or for the architecture that follows, as in "cuda_ptx sm_100".
 PTX = ["cuda_ptx", "triton_ptx"]
 BACKENDS = ["cuda_ptx", *GPU_DEVICES] if HAS_GPU else PTX
-
-ptx_on_cpu.record_allocations()  # before a test makes tensors
 
 
 @contextmanager
