@@ -51,9 +51,13 @@ std::optional<Dropout> dropout_of(double p) {
 
 at::Tensor draw_seed(const char* op, const at::Tensor& x,
                      const std::optional<at::Generator>& generator) {
-  TORCH_CHECK_VALUE(!generator || generator->device() == x.device(), "gelu_kernels::", op,
-                    ": generator must be on the device of x, ", x.device(), ", got ",
-                    generator->device());
+  if (generator) {
+    // torch.Generator("cuda") has no index, and serves the tensors of any GPU, as it does in torch.
+    const at::Device device = generator->device();
+    TORCH_CHECK_VALUE(device == x.device() || device == at::Device(x.device().type()),
+                      "gelu_kernels::", op, ": generator must be on the device of x, ", x.device(),
+                      ", got ", device);
+  }
   constexpr int64_t end = std::numeric_limits<int64_t>::max();
   const auto options = at::TensorOptions(x.device()).dtype(at::kLong);
   // Both draw the same number. torch.compile gives randint() a generator of its own; vmap cannot
