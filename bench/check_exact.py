@@ -10,6 +10,7 @@ from bench.operators import exact_gate
 from bench.sides import Side
 from bench.workloads import Inputs, Workload
 from gelu_kernels import reference
+from gelu_kernels.operators import Extent
 
 PIECE = 2**22  # elements, of which float64 makes many temporary ones
 
@@ -28,19 +29,22 @@ def expected(workload: Workload, inputs: Inputs) -> Expected:
     formula = workload.operator.formula_of(
         exact_gate(gate), reference.DISTRIBUTIONS[gate], lambda y, p: y / (1 - p)
     )
+    extents = [workload.operator.inputs[name] for name in workload.operator.operands]
     y = torch.empty_like(inputs.dy, dtype=torch.float64)
     gradients = tuple(torch.zeros_like(t, dtype=torch.float64) for t in inputs.operands)
     for start in range(0, rows, step):
         piece = slice(start, start + step)
 
-        def part(t: Tensor, piece: slice = piece) -> Tensor:
-            return t if t.dim() < 2 else t[piece]  # a bias serves all rows
+        def parts(operands: tuple[Tensor, ...], piece: slice = piece) -> list[Tensor]:
+            serve_all = Extent.COLUMNS, Extent.NUMBER  # rows
+            pairs = zip(operands, extents, strict=True)
+            return [t if extent in serve_all else t[piece] for t, extent in pairs]
 
-        leaves = [part(t).double().requires_grad_() for t in inputs.operands]
+        leaves = [t.double().requires_grad_() for t in parts(inputs.operands)]
         y[piece] = value = formula(*leaves)
         found = torch.autograd.grad(value, leaves, inputs.dy[piece].double())
-        for whole, gradient in zip(gradients, found, strict=True):
-            part(whole).add_(gradient)
+        for part, gradient in zip(parts(gradients), found, strict=True):
+            part.add_(gradient)
     return Expected(y.detach(), gradients)
 
 

@@ -16,13 +16,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 import bench.__main__
-from bench import accuracy, check_random, memory, peers, runs, timing
+from bench import accuracy, check_exact, check_random, memory, peers, runs, timing
 from bench.check import checker
 from bench.measure import Plan, measure, rotated
 from bench.operators import GATES, OPERATORS, distribution, is_measured, quick_gelu
 from bench.sides import Side, eager, ours
 from bench.sizes import Size
-from bench.workloads import DTYPES, Inputs, Workload, make_inputs
+from bench.workloads import DTYPES, PASSES, Inputs, Workload, make_inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
 
@@ -31,6 +31,18 @@ KIB = Size("1KiB", 1024, True)
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(bench.__main__.main, list(arguments))
+
+
+@pytest.mark.parametrize("op", [op for op, row in OPERATORS.items() if not row.is_random])
+def test_our_results_are_right_where_they_are_checked_in_pieces(
+    op: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_exact, "PIECE", 2**8)
+    workload = Workload(op, "normal", "float32", 2**12)
+    inputs = make_inputs(workload, "cpu")
+    check = checker(workload, inputs)
+    for label in PASSES:
+        check(label, ours(op, "normal"))
 
 
 def test_bytes_moved() -> None:
