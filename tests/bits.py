@@ -4,9 +4,12 @@
 """
 
 import json
+import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 import click
@@ -84,13 +87,18 @@ def large_tensors(call: Call, dtype: torch.dtype, left: int = 3) -> list[Tensor]
     return call.inputs(shape, lambda *s: (3 * normal(*s)).to(dtype))
 
 
-def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -> int:
-    """How many results on the device have other bits than on the CPU."""
-    count = 0
-    for tensors in inputs(call, dtype):
-        here = call(*tensors, gate=gate)
-        there = call(*(t.to(device) for t in tensors), gate=gate)
-        count += sum(differing(a, b.cpu()) for a, b in zip(here, there, strict=True))
+def differing_from_cpu(index: int, gate: str, dtype: torch.dtype, device: str) -> int:
+    """How many results of a core call have other bits on the device than on the CPU."""
+    from devices import kernels_for
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    call, count = CORE_CALLS[index], 0
+    with kernels_for(device) as place:
+        for tensors in inputs(call, dtype):
+            here = call(*tensors, gate=gate)
+            there = call(*(t.to(place) for t in tensors), gate=gate)
+            count += sum(differing(a, b.cpu()) for a, b in zip(here, there, strict=True))
     return count
 
 
@@ -99,19 +107,24 @@ def differing_from_cpu(call: Call, gate: str, dtype: torch.dtype, device: str) -
 @click.option("--dtype", "dtypes", multiple=True, help="[default: all]")
 @click.option("--json", "output", type=click.Path(path_type=Path), help="The counts, as a file.")
 def main(device: str, dtypes: tuple[str, ...], output: Path | None) -> None:
-    from devices import kernels_for
-
-    found = {}
     chosen = [getattr(torch, name) for name in dtypes] or DTYPES
-    for call, dtype in product(CORE_CALLS, chosen):
-        for gate in call.gates:
-            torch.manual_seed(0)
-            with kernels_for(device) as place:
-                found[f"{call}, {gate}, {dtype}"] = differing_from_cpu(call, gate, dtype, place)
-    different = {name: count for name, count in found.items() if count}
-    print(f"{len(found)} operators, gates and dtypes; other bits than on the CPU: {different}")
-    if output:
-        output.write_text(json.dumps({"compared": len(found), "other bits": different}, indent=1))
+    cells = [
+        (index, gate, dtype, device)
+        for (index, call), dtype in product(enumerate(CORE_CALLS), chosen)
+        for gate in call.gates
+    ]
+    different, compared = {}, 0
+    # Triton compiles a kernel for a second.
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        counts = pool.map(differing_from_cpu, *zip(*cells, strict=True))
+        for (index, gate, dtype, _), count in zip(cells, counts, strict=True):
+            compared += 1
+            if count:
+                different[f"{CORE_CALLS[index]}, {gate}, {dtype}"] = count
+            if output:
+                found = {"compared": compared, "of": len(cells), "other bits": different}
+                output.write_text(json.dumps(found, indent=1))
+    print(f"{compared} operators, gates and dtypes; other bits than on the CPU: {different}")
     sys.exit(bool(different))
 
 
