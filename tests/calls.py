@@ -169,7 +169,8 @@ class Call:
         if extent is Extent.SCALAR:
             return torch.full((), SEED, device=make(1).device)
         if extent is Extent.BITS:
-            return torch.randint(256, shape, dtype=torch.uint8, device=make(1).device)
+            # Drawn on the CPU: the same on every device.
+            return torch.randint(256, shape, dtype=torch.uint8).to(make(1).device)
         if extent in IN_ROW_MAJOR_ORDER:
             bits = IN_ROW_MAJOR_ORDER[extent]
             codes = np.random.default_rng(SEED).integers(coded_oracle.NAN[bits], size=y)

@@ -35,8 +35,8 @@ SHAPES = [
 
 
 def random(shape: tuple[int, ...], dtype: torch.dtype, device: str, seed: int) -> Tensor:
-    generator = torch.Generator(device).manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64, device=device).to(dtype)
+    generator = torch.Generator().manual_seed(seed)  # of the CPU: the same numbers on every device
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
 
 def exact_dx(dy: Tensor, x: Tensor, bias: Tensor, approximate: str = "none") -> Tensor:

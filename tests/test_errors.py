@@ -68,8 +68,13 @@ def test_bad_input_on_meta(call: Call, argument: str, bad: Bad) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)
 def test_bad_input_on_every_backend(call: Call, argument: str, bad: Bad, backend: str) -> None:
-    with kernels_for(backend) as device, pytest.raises(**expected(call, argument, bad)):
-        call(*with_bad(call, argument, bad, device))
+    with kernels_for(backend) as device:
+        tensors = with_bad(call, argument, bad, device)
+        if device == "cuda" and not bad.has_meta:
+            call(*tensors)  # to see the value, it would have to wait for the GPU
+        else:
+            with pytest.raises(**expected(call, argument, bad)):
+                call(*tensors)
 
 
 @pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)

@@ -149,8 +149,9 @@ def test_one_gradient_alone(wanted: int, create_graph: bool, device: str) -> Non
         doubles = [t.detach().double().requires_grad_() for t in operands]
         y = reference.normal(doubles[0]) * doubles[1]
         (expected,) = torch.autograd.grad(y, doubles[wanted], dy.double())
-        tolerance = {"rtol": 5 * torch.finfo(dtype).eps, "atol": torch.finfo(dtype).eps / 4}
-        torch.testing.assert_close(found.double(), expected, **tolerance)
+        # In float64 the reference errs as much.
+        eps = torch.finfo(dtype).eps * (2 if dtype == torch.float64 else 1)
+        torch.testing.assert_close(found.double(), expected, rtol=5 * eps, atol=eps / 4)
 
 
 # Clamped and weighted
