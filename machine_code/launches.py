@@ -10,9 +10,10 @@ import math
 from dataclasses import dataclass
 
 from machine_code.machines import Machine
+from machine_code.sass import Kernel
 from machine_code.vector_kernels import VectorKernel
 
-REGISTERS, WARPS, BLOCK_WARPS, SCHEDULERS = 65536, 64, 8, 4  # of a processor
+REGISTERS, WARPS, SCHEDULERS = 65536, 64, 4  # of a processor
 
 # Microseconds between kernels of a stream: 3.8 for each of many that take 2.9 (NVIDIA's blog,
 # "Getting Started with CUDA Graphs"). So a kernel that does next to nothing takes 3.8; of a
@@ -22,9 +23,15 @@ GAP, SMALL_KERNEL = 0.9, 2.9
 COLUMNS = 4096  # of the tensors; their column sums' blocks are those of csrc/gates/column_sums.h
 
 
-def resident_blocks(registers: int) -> int:
-    """Of 256 threads, on a processor. Registers are allocated by eights for a thread."""
-    return min(WARPS // BLOCK_WARPS, REGISTERS // (-(-registers // 8) * 8 * 32 * BLOCK_WARPS))
+def block_warps(kernel: Kernel) -> int:
+    """As csrc/cuda/tuning.h has them."""
+    return 4 if kernel.name.startswith(("map_rows<", "draw_rows<")) else 8
+
+
+def resident_blocks(kernel: Kernel) -> int:
+    """On a processor. Registers are allocated by eights for a thread."""
+    warps = block_warps(kernel)
+    return min(WARPS // warps, REGISTERS // (-(-kernel.registers // 8) * 8 * 32 * warps))
 
 
 def throughput(customers: int, delay: float, demands: list[float]) -> float:
@@ -61,7 +68,7 @@ class Launch:
     @property
     def blocks(self) -> int:
         if not self.sums_columns:
-            return math.ceil(self.elements / self.of_warp / BLOCK_WARPS)
+            return math.ceil(self.elements / self.of_warp / block_warps(self.x.kernel))
         rows = self.elements // COLUMNS
         block_rows = min(max(math.ceil(rows / (64 * 32)) * 32, 32), 256)
         return math.ceil(rows / block_rows) * math.ceil(COLUMNS * self.x.case.itemsize / 512)
@@ -73,8 +80,8 @@ class Launch:
 
     @property
     def kilobytes_in_flight(self) -> float:
-        blocks = resident_blocks(self.x.kernel.registers)
-        return blocks * BLOCK_WARPS * self.x.loads_in_flight * 512 / 1024
+        blocks = resident_blocks(self.x.kernel)
+        return blocks * block_warps(self.x.kernel) * self.x.loads_in_flight * 512 / 1024
 
     def rate(self, blocks: int, processors: int) -> float:
         """Elements in a microsecond, of so many blocks on each of so many processors. Where a loop
@@ -89,17 +96,17 @@ class Launch:
         delay = pipe * (SCHEDULERS - 1)  # a warp has one of the schedulers
         for distance in x.waits or [0]:
             delay += max(0, self.latency - distance / (machine.clock * 1000))
-        customers = blocks * BLOCK_WARPS * parts
+        customers = blocks * block_warps(x.kernel) * parts
         return processors * elements * throughput(customers, delay, [memory, pipe])
 
     @property
     def waves(self) -> float:
-        return self.blocks / (resident_blocks(self.x.kernel.registers) * self.machine.processors)
+        return self.blocks / (resident_blocks(self.x.kernel) * self.machine.processors)
 
     @property
     def microseconds(self) -> float:
         """Whole waves, the last one by itself, and the kernels beside."""
-        resident, processors = resident_blocks(self.x.kernel.registers), self.machine.processors
+        resident, processors = resident_blocks(self.x.kernel), self.machine.processors
         of_block = self.elements / self.blocks
         last = self.blocks % (resident * processors)
         time = (self.blocks - last) * of_block / self.rate(resident, processors)

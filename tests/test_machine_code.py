@@ -19,7 +19,7 @@ from machine_code.backends import ARCHITECTURES, BACKENDS
 from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
 from machine_code.control_flow import ControlFlow, narrow_accesses
 from machine_code.data_flow import branches_on_loads
-from machine_code.launches import Launch
+from machine_code.launches import Launch, block_warps, resident_blocks
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
@@ -27,9 +27,6 @@ from machine_code.vector_kernels import VectorKernel, busiest
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
 UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
 
-REGISTERS = 65536  # of a processor
-MOST_THREADS = 2048
-BLOCK_THREADS = 256
 LEAST_THREADS = 512  # two blocks, the fewest that tuning.h asks for
 H100 = MACHINES["H100"]
 # Its bandwidth times a latency of 0.7 us, over its processors: see tuning.h.
@@ -150,8 +147,7 @@ def has_fused_pairs(kernel: Kernel, asked: int) -> bool:
 
 
 def resident_threads(kernel: Kernel) -> int:
-    allocated = -(-kernel.registers // 8) * 8
-    return min(MOST_THREADS, REGISTERS // (allocated * BLOCK_THREADS) * BLOCK_THREADS)
+    return resident_blocks(kernel) * block_warps(kernel) * 32
 
 
 def is_short(kernel: Kernel) -> bool:
@@ -269,7 +265,7 @@ def test_vectors_of_soi_map_are_ahead(vector_kernels: list[VectorKernel], backen
     late = [
         (x.kernel.name, x.loads_in_flight, x.waits)
         for x in found
-        if len(x.waits) != 1 or x.vectors != 4 or x.loads_in_flight != 4 + x.case.biased
+        if len(x.waits) != 1 or x.vectors < 4 or x.loads_in_flight != x.vectors + x.case.biased
     ]
     assert found and not late
 
@@ -361,8 +357,8 @@ def test_launch_of_a_size() -> None:
         (row,) = roofline.rows_of(h200, [case], needs, Path(), mib)
         found = row.as_json()["predicted of a launch"]
         assert (row.predicted.percent, found["MiB"]) == (100, mib)
-        assert found["kB in flight"] == 64  # 4 blocks of 256 threads with 4 vectors
-        assert found["waves"] == pytest.approx(mib * 2**20 / 2**13 / (4 * 132), rel=1e-3)
+        assert found["kB in flight"] == 96  # 12 blocks of 128 threads with 4 vectors
+        assert found["waves"] == pytest.approx(mib * 2**20 / 2**12 / (12 * 132), rel=1e-3)
         assert 98 < found["% of roof"] <= 100
         assert found["microseconds"] > 3 * mib * 2**20 / 4.3e6
 

@@ -23,7 +23,8 @@ struct RowMap {
   static constexpr bool has_scale = kColumns == 2;  // after a location
   static constexpr int rows = rows_in_flight(inputs + has_scale);
   static constexpr int blocks =
-      has_scale ? kScaledBlocksPerProcessor : blocks_per_processor(inputs);
+      has_scale ? 2 * kScaledBlocksPerProcessor
+                : map_blocks_per_processor(inputs, sizeof(Real), kPacked<Real> > 1);
   static constexpr int kNumbers = kColumns + has_scale;      // of a column
   using Along = Real[kNumbers > 0 ? kNumbers : 1][V::size];  // the columns
 
@@ -55,7 +56,7 @@ struct RowMap {
 };
 
 template <class Function, class Precision, int kColumns, int kRows>
-__global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kColumns>::blocks)
+__global__ void __launch_bounds__(kMapThreads, RowMap<Function, Precision, kColumns>::blocks)
     map_rows(const __grid_constant__ Rows m, const Divisor segments) {
   using M = RowMap<Function, Precision, kColumns>;
   using V = typename M::V;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, RowMap<Function, Precision, kColumns
   constexpr auto each = std::make_index_sequence<inputs>();
   constexpr auto each_along = std::make_index_sequence<M::kNumbers>();
 
-  const uint32_t warp = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const uint32_t warp = blockIdx.x * kMapWarps + threadIdx.x / kWarp;
   const int group = segments.divide(warp);
   const int segment = warp - group * segments.divisor;
   const int row = group * kRows;
@@ -150,7 +151,7 @@ Error launch_map_rows(Queue queue, const Rows& m) {
   const int64_t warps = (m.rows + warp_rows - 1) / warp_rows * segments;
   const auto kernel = small ? map_rows<Function, Precision, kColumns, 1>
                             : map_rows<Function, Precision, kColumns, kRows>;
-  return launch<Kernels>(queue, kernel, (warps + kWarps - 1) / kWarps, kThreads, m,
+  return launch<Kernels>(queue, kernel, (warps + kMapWarps - 1) / kMapWarps, kMapThreads, m,
                          Divisor(static_cast<uint32_t>(segments)));
 }
 

@@ -8,7 +8,8 @@ template <class Gate, class Precision>
 Error launch_soi_cdf_forward(Queue queue, const SoiForwardOperands& m) {
   constexpr auto of_elements = draw_elements<Gate, Precision, WithParameters>;
   constexpr auto of_rows = draw_rows<Gate, Precision, WithParameters>;
-  return launch_forward<Precision, KernelSet<of_elements, of_rows>>(
+  return launch_forward<Precision, KernelSet<of_elements, of_rows>,
+                        WithParameters<Precision>::vectors>(
       queue, m, of_rows, of_elements, has_vectors(m.loc.data) && has_vectors(m.scale.data));
 }
 

@@ -10,8 +10,8 @@ Error launch_soi_forward(Queue queue, const SoiForwardOperands& m) {
   constexpr auto of_rows = draw_rows<Gate, Precision, Alone>;
   constexpr auto of_biased_rows = draw_rows<Gate, Precision, WithBias>;
   using Kernels = KernelSet<of_elements, of_rows, of_biased_rows>;
-  return launch_forward<Precision, Kernels>(queue, m, m.bias ? of_biased_rows : of_rows,
-                                            of_elements, has_vectors(m.bias));
+  return launch_forward<Precision, Kernels, Alone<Precision>::vectors>(
+      queue, m, m.bias ? of_biased_rows : of_rows, of_elements, has_vectors(m.bias));
 }
 
 template <class Gate, class Precision>

@@ -41,7 +41,8 @@ template <class Precision>
 struct Alone {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int blocks = soi_blocks_per_processor(false);
+  static constexpr int vectors = soi_vectors(sizeof(typename V::T));
+  static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), false);
 
   __device__ __forceinline__ Alone(const SoiForwardOperands&, uint32_t, int) {}
   __device__ __forceinline__ void score(Real (&)[V::size], V&) const {}
@@ -51,7 +52,8 @@ template <class Precision>
 struct WithBias {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int blocks = soi_blocks_per_processor(kPacked<Real> > 1);
+  static constexpr int vectors = soi_vectors(sizeof(typename V::T));
+  static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), true);
 
   Real bias[V::size];
 
@@ -75,7 +77,8 @@ template <class Precision>
 struct WithParameters {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int blocks = soi_blocks_per_processor(false);
+  static constexpr int vectors = kSoiVectors;
+  static constexpr int blocks = 6;
 
   Real loc[V::size], inverse[V::size];  // of the scale
 
@@ -203,21 +206,21 @@ __device__ __forceinline__ void write_mask(uint8_t* byte, uint32_t bits, int par
   if (part == 0) *byte = static_cast<uint8_t>(bits);
 }
 
-// A thread's vectors lie below each other in kSoiVectors rows, so that it loads once what lies
+// A thread's vectors lie below each other in as many rows, so that it loads once what lies
 // along the columns.
 template <class Gate, class Precision, template <class> class Beside>
-__global__ void __launch_bounds__(kThreads, Beside<Precision>::blocks)
+__global__ void __launch_bounds__(kSoiThreads, Beside<Precision>::blocks)
     draw_rows(const __grid_constant__ SoiForwardOperands m, const __grid_constant__ Octets octets,
               const __grid_constant__ WideDivisor row_length) {
   using V = Vector<Precision>;
   using T = typename V::T;
   wait_for_primary();  // it may draw the seed
-  constexpr int lanes = Share<Precision>::lanes;
-  const uint32_t place = blockIdx.x * (kThreads / lanes) + threadIdx.x / lanes;
+  constexpr int lanes = Share<Precision>::lanes, kVectors = Beside<Precision>::vectors;
+  const uint32_t place = blockIdx.x * (kSoiThreads / lanes) + threadIdx.x / lanes;
   const int part = threadIdx.x % lanes;
   const uint32_t group = octets.row_in_octets.divide(place);
   const uint32_t column = place - group * octets.row_in_octets.divisor;
-  const uint32_t row = group * kSoiVectors;
+  const uint32_t row = group * kVectors;
   const uint32_t first = row * octets.row_in_octets.divisor + column;
   const auto octet = [&](int i) { return first + i * octets.row_in_octets.divisor; };
   const auto is_inside = [&](int i) { return octet(i) < static_cast<uint32_t>(octets.in_vectors); };
@@ -230,19 +233,19 @@ __global__ void __launch_bounds__(kThreads, Beside<Precision>::blocks)
 
   // The last octet, if it is not whole, is for a thread that has no other in a small tensor.
   if (static_cast<uint32_t>(octets.elements) % kOctet && blockIdx.x == 0 &&
-      threadIdx.x == kThreads - 1) {
+      threadIdx.x == kSoiThreads - 1) {
     forward_elements<Gate, Precision, Beside>(m, octets, row_length, octets.in_vectors);
   }
   if (!is_inside(0)) return;
-  V x[kSoiVectors];
+  V x[kVectors];
 #pragma unroll
-  for (int i = 0; i < kSoiVectors; ++i) {
+  for (int i = 0; i < kVectors; ++i) {
     if (is_inside(i)) x[i] = V::load(at(m.x, i));
   }
   const Beside<Precision> beside(m, column, part);
   const uint64_t seed = *m.seed, first_of_whole = static_cast<uint64_t>(m.index.offset) / kOctet;
 #pragma unroll
-  for (int i = 0; i < kSoiVectors; ++i) {
+  for (int i = 0; i < kVectors; ++i) {
     if (!is_inside(i)) return;
     typename Precision::Real numbers[V::size];
     x[i].unpack(numbers);
@@ -268,11 +271,11 @@ __global__ void __launch_bounds__(kThreads)
 using ForwardKernel = void (*)(SoiForwardOperands, Octets, WideDivisor);
 
 // Starts the one of the two kernels that the operands are for.
-template <class Precision, class Kernels>
+template <class Precision, class Kernels, int kVectors>
 Error launch_forward(Queue queue, SoiForwardOperands m, ForwardKernel of_rows,
                      ForwardKernel of_elements, bool columns_have_vectors) {
   constexpr int64_t size = sizeof(StorageOf<Precision>);
-  constexpr int64_t block = kThreads / Share<Precision>::lanes;  // octets
+  constexpr int64_t block = kSoiThreads / Share<Precision>::lanes;  // octets
   Octets octets = octets_of(m.rows, m.columns,
                             are_octets_of_whole(m.index) && columns_have_vectors &&
                                 has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
@@ -280,16 +283,16 @@ Error launch_forward(Queue queue, SoiForwardOperands m, ForwardKernel of_rows,
   if (octets.in_vectors && m.rows == 1 && is_same_along) {
     octets.row_in_octets = Divisor(block);
     m.rows = (octets.in_vectors + block - 1) / block;
-    m.y.row_stride = m.x.row_stride = kThreads * kVectorBytes;
+    m.y.row_stride = m.x.row_stride = kSoiThreads * kVectorBytes;
   }
-  const int64_t groups = (m.rows + kSoiVectors - 1) / kSoiVectors;
+  const int64_t groups = (m.rows + kVectors - 1) / kVectors;
   const int64_t places = groups * octets.row_in_octets.divisor;
   // The kernel of rows numbers octets beyond the end, in 32 bits.
-  if (!octets.in_vectors || places * kSoiVectors > std::numeric_limits<uint32_t>::max()) {
+  if (!octets.in_vectors || places * kVectors > std::numeric_limits<uint32_t>::max()) {
     return launch_dependent<Kernels>(queue, of_elements, (octets.count() + kThreads - 1) / kThreads,
                                      kThreads, m, octets, row_length_of(m.index));
   }
-  return launch_dependent<Kernels>(queue, of_rows, (places + block - 1) / block, kThreads, m,
+  return launch_dependent<Kernels>(queue, of_rows, (places + block - 1) / block, kSoiThreads, m,
                                    octets, row_length_of(m.index));
 }
 
