@@ -1,6 +1,6 @@
 """NVIDIA GPUs for a static roofline: the numbers of each, their sources, and the time of a kernel.
 
-This project has measured the copy of an H200 alone; all else here predicts.
+This project has measured an H200 (docs/roofline.md); all else here predicts.
 """
 
 from collections.abc import Mapping
@@ -118,7 +118,7 @@ _ALL = [
         *("H200", "NVIDIA H200", "sm_90", 132, 1.7, 4.8, 4.3, 690, 48),
         (
             "H100 whitepaper: the same processor",
-            "as of the H100; the maximum was seen after matrix products",
+            "as of the H100; measured in turns with a copy 1.98, at its 700 W 1.8",
             "H200 SXM datasheet",
             "this project's developers: torch, a copy of 4.3 GB in 2.0 ms",
             HOPPER_LATENCY,

@@ -38,8 +38,7 @@ constexpr int glu_sum_accesses(int number_bytes) { return number_bytes == 8 ? 1 
 
 // The SOI map: warps of a block, vectors that a thread loads before it computes, and blocks that a
 // processor is to have room for. A thread makes the keys of its random words once. Measured on an
-// H200, % of a copy's speed at 256 MiB, in place of 4 vectors and blocks of 8 warps: bfloat16 96
-// (92), with a bias 88 (84); float32, with 9 blocks, 98 (97).
+// H200 at 1 GiB, % of a copy's speed in place of 4 vectors and blocks of 8 warps: bfloat16 97 (93).
 constexpr int kSoiWarps = 4;
 constexpr int kSoiThreads = kSoiWarps * kWarp;
 constexpr int kSoiVectors = 4;  // backward, and with a location and a scale
@@ -60,11 +59,10 @@ constexpr int coded_octet_blocks_per_processor(int size) { return size == 8 ? 2 
 
 // Element by element kernels: warps of a block, and blocks that a processor is to have room for. A
 // formula takes up to 85 % of the time of its bytes, and a thread either waits or computes: the
-// more warps, the better both overlap. 12 blocks leave a thread 40 registers. Measured on an H200,
-// % of a copy's speed at 256 MiB, in place of 4 blocks of 8 warps: bfloat16 forward with a bias 97
-// (85), float32 forward 96 (84), tanh backward 97 (84), float16 forward 89 (76); GLU backward, with
-// 8 in place of 3 of 8 warps, 104 (91). Blocks of 4 warps alone bring 1 to 2. Pairs of floats need
-// more registers, not measured.
+// more warps, the better both overlap. 12 blocks leave a thread 40 registers. Measured on an H200
+// at 1 GiB, % of a copy's speed in place of 4 blocks of 8 warps: bfloat16 forward with a bias 99
+// (87), float32 forward 100 (95), float32 tanh backward 103 (95), bfloat16 GLU backward 99 (93; 7
+// blocks in place of 3). Pairs of floats need more registers; they were not measured.
 constexpr int kMapWarps = 4;
 constexpr int kMapThreads = kMapWarps * kWarp;
 constexpr int map_blocks_per_processor(int inputs, int number_bytes, bool has_pairs) {
