@@ -58,11 +58,10 @@ SPILLED = [
     ("cdf_gate_backward normal_tanh float16 located", 8),
     ("cdf_gate_backward normal_tanh bfloat16 located", 8),
     ("sum_columns<WithLocationAndScale<NormalTanh>, bf16, Consecutive<bf16> >", 8),
-    ("map_rows<GluBackward<Cauchy, bf16>, bf16, 0, 2>", 8),
+    ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
+    ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),
     ("draw_dropout<Cauchy, bf16>", 8),
     ("draw_dropout<Cauchy, fp16>", 8),
-    ("draw_rows<Cauchy, fp16, WithBias>", 8),
-    ("draw_rows<Laplace, fp16, WithBias>", 8),
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
 ]
 
@@ -274,19 +273,18 @@ HALVES = ["float16", "bfloat16"]
 
 # Where the schedulers, by prediction, leave next to no room.
 SHORT_OF_SLOTS = {
-    "A100": [Case("gate_double_backward", "normal_tanh", "float16", True, "cuda")],
+    "A100": [],
     "H100": [],
     "H200": [
         *(Case("glu_backward_weight", "normal", dtype, True, "cuda") for dtype in HALVES),
-        Case("soi_forward", "cauchy", "bfloat16", True, "cuda"),
     ],
     "B200": [
         *(
             Case("gate_double_backward", "normal_tanh", dtype, biased, "cuda")
             for dtype, biased in product(HALVES, [False, True])
         ),
-        Case("glu_backward", "normal", "float16", False, "cuda"),
         Case("glu_backward_weight", "normal", "float16", True, "cuda"),
+        Case("soi_forward", "laplace", "bfloat16", True, "cuda"),
         *(
             Case("soi_forward", gate, dtype, biased, "cuda")
             for gate, biased in [("normal", True), ("cauchy", False), ("cauchy", True)]
