@@ -184,7 +184,7 @@ def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
 
 def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
     """But for what Triton's float64 kernels keep while the function that divides is called, and a
-    few kernels for sm_100."""
+    few kernels that want for registers."""
     assert not [
         (x.name, x.stack)
         for x in kernels
