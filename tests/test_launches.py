@@ -35,7 +35,10 @@ def test_customers_of_a_network() -> None:
 
 def test_blocks_on_a_processor() -> None:
     registers = [16, 32, 40, 64, 65, 80, 81, 128, 129]
-    assert list(map(resident_blocks, registers)) == [8, 8, 6, 4, 3, 3, 2, 2, 1]
+    kernels = [Kernel("sum_columns<>", [], n, 0) for n in registers]
+    assert list(map(resident_blocks, kernels)) == [8, 8, 6, 4, 3, 3, 2, 2, 1]
+    small = [Kernel("map_rows<>", [], n, 0) for n in registers]  # 4 warps in place of 8
+    assert list(map(resident_blocks, small)) == [16, 16, 12, 8, 7, 6, 5, 4, 3]
 
 
 def test_waves() -> None:
