@@ -141,10 +141,10 @@ class Plan:
         files = 2 * many
         planted = [Stage(name, command) for name, (_, command) in PLANTED.items()]
         groups = [
-            Group(175, [self.build()], needed=True),
+            Group(205, [self.build()], needed=True),
             Group(15, [self.writer("load", "-c", LOAD)], needed=True),
             Group(40, [self.equality("cuda")]),
-            Group(95, [self.bench("headline", "cuda", "--headline")]),
+            Group(65, [self.bench("headline", "cuda", "--headline")]),
             Group(90, self.tests("cuda", "not triton"), files),
             Group(35, sanitizers, many),
             Group(30, [self.bench("bench of cuda", "cuda", *rest)]),
