@@ -184,7 +184,7 @@ def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
 
 def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
     """But for what Triton's float64 kernels keep while the function that divides is called, and a
-    few kernels that want for registers."""
+    few kernels that lack registers."""
     assert not [
         (x.name, x.stack)
         for x in kernels
@@ -264,7 +264,9 @@ def test_vectors_of_soi_map_are_ahead(vector_kernels: list[VectorKernel], backen
     late = [
         (x.kernel.name, x.loads_in_flight, x.waits)
         for x in found
-        if len(x.waits) != 1 or x.vectors < 4 or x.loads_in_flight != x.vectors + x.case.biased
+        if len(x.waits) != 1
+        or x.vectors != (6 if x.case.itemsize == 2 else 4)
+        or x.loads_in_flight != x.vectors + x.case.biased
     ]
     assert found and not late
 

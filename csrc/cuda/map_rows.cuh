@@ -23,7 +23,7 @@ struct RowMap {
   static constexpr bool has_scale = kColumns == 2;  // after a location
   static constexpr int rows = rows_in_flight(inputs + has_scale);
   static constexpr int blocks =
-      has_scale ? 2 * kScaledBlocksPerProcessor
+      has_scale ? kScaledMapBlocksPerProcessor
                 : map_blocks_per_processor(inputs, sizeof(Real), kPacked<Real> > 1);
   static constexpr int kNumbers = kColumns + has_scale;      // of a column
   using Along = Real[kNumbers > 0 ? kNumbers : 1][V::size];  // the columns

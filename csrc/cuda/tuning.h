@@ -20,7 +20,6 @@ constexpr int kThreads = kWarps * kWarp;
 // 72 kB.
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : 2; }
 constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
-constexpr int kScaledBlocksPerProcessor = 2;  // with a location and a scale 3 would spill 64 bytes
 
 // Rows of column sums that a thread has registers for, each loaded again as soon as it is computed:
 // of so many vectors of so many elements (0: none), with so many sums, for pairs of floats. Two
@@ -43,8 +42,8 @@ constexpr int kSoiWarps = 4;
 constexpr int kSoiThreads = kSoiWarps * kWarp;
 constexpr int kSoiVectors = 4;  // backward, and with a location and a scale
 constexpr int soi_vectors(int size) { return size == 2 ? 6 : 4; }
-constexpr int soi_blocks_per_processor(int size, bool biased) {
-  return size == 4 && !biased ? 9 : 6;
+constexpr int soi_blocks_per_processor(int size, bool has_columns) {
+  return size == 4 && !has_columns ? 9 : 6;
 }
 
 // Dropout and coded derivatives: octets that a thread loads before it computes. Of dropout's inputs
@@ -69,6 +68,8 @@ constexpr int map_blocks_per_processor(int inputs, int number_bytes, bool has_pa
   if (inputs <= 2) return number_bytes == 8 ? 8 : has_pairs ? 10 : 12;
   return number_bytes == 8 ? 6 : 7;
 }
+// With a location and a scale 6 would spill 64 bytes.
+constexpr int kScaledMapBlocksPerProcessor = 4;
 
 // In a small tensor, one row for each warp reaches more processors.
 constexpr int64_t kSmallBytes = int64_t{1} << 21;

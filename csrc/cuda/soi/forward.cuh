@@ -78,7 +78,7 @@ struct WithParameters {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
   static constexpr int vectors = kSoiVectors;
-  static constexpr int blocks = 6;
+  static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), true);
 
   Real loc[V::size], inverse[V::size];  // of the scale
 
