@@ -1,8 +1,6 @@
 // Compiled once for each instruction set, as loops.cpp is, and with the same care.
 #include "csrc/cpu/soi_loops.h"
 
-#include <type_traits>
-
 #include "csrc/cpu/chunks.h"
 #include "csrc/cpu/mask_blocks.h"
 #include "csrc/gates/cdf.h"
@@ -11,25 +9,18 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// m by all random bits of an element.
+// The number from 1 to 65,535 that is nearest to 2^16 F(x). If the first half of an element's
+// random bits is below it, x is kept; if it is above, x is dropped. The number itself and the one
+// below it leave the decision open, so that an error of almost 1/2 does no harm.
 template <class Gate>
-GELU_KERNELS_HD bool decide(float x, uint32_t word, int32_t&) {
-  return bernoulli<Gate>(x, word);
+GELU_KERNELS_HD int16_t first_half(float x) {
+  // As signed integers, for one instruction.
+  const int32_t tail = static_cast<int32_t>(bits(Gate::tail_threshold(x)));
+  const int32_t least = static_cast<int32_t>(bits(0x1p16f));
+  const uint32_t sign = x <= 0 ? 0 : 0x80000000;
+  const float threshold = from_bits(static_cast<uint32_t>(tail < least ? least : tail) ^ sign);
+  return static_cast<int16_t>(bits(fma(threshold, 0x1p-16f, Format<float>::round_to_integer)));
 }
-// m by the first half of them, wherever the other half leaves nothing open. It adds 65,535 at most.
-template <class Gate>
-GELU_KERNELS_HD bool decide(float x, uint16_t half, int32_t& open) {
-  // All bits of a number are one condition.
-  const int32_t positive = x <= 0 ? 0 : -1;
-  const float least = static_cast<float>(half ^ (positive & 0xffff)) * 0x1p16f;
-  const int32_t in_tail = Gate::in_tail(x, least) ? -1 : 0;
-  open |= in_tail ^ (Gate::in_tail(x, least + 0x1p16f) ? -1 : 0);
-  return (in_tail ^ positive) != 0;
-}
-
-// What is stored as float is its own argument of F.
-template <class T>
-constexpr bool is_float = std::is_same_v<T, float>;
 
 // The hot loops. n is a multiple of kFlagVector. First the argument z of F, then the selection: g++
 // 12 does not vectorise a loop that has both.
@@ -51,13 +42,12 @@ void score(int64_t n, float* __restrict z, const T* __restrict x, const T* __res
 template <class Precision, class T>
 void add(int64_t n, float* __restrict z, T* __restrict sum, const T* __restrict x,
          const T* __restrict bias) {
-  const auto loop = []<class Stored>(Stored, int64_t n, [[maybe_unused]] float* __restrict z,
-                                     auto* __restrict sum, const auto* __restrict x,
-                                     const auto* __restrict bias) {
+  const auto loop = []<class Stored>(Stored, int64_t n, float* __restrict z, auto* __restrict sum,
+                                     const auto* __restrict x, const auto* __restrict bias) {
     using S = Storage<Stored>;
     for (int64_t i = 0; i < n; ++i) {
       const auto unrounded = S::load(x[i]) + S::load(bias[i]);
-      if constexpr (!is_float<T>) z[i] = static_cast<float>(unrounded);
+      z[i] = static_cast<float>(unrounded);
       sum[i] = S::store(unrounded);
     }
   };
@@ -71,18 +61,44 @@ void load(int64_t n, float* __restrict z, const T* __restrict x) {
   };
   in_chunks<Precision, kVector>(n, loop, z, x);
 }
-// Returns whether an element is open. x is copied as bits, of a NaN all.
-template <class Gate, class T, class Random>
-int32_t select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
-               const float* __restrict z, const Random* __restrict random) {
+template <class Gate, class Precision, class T>
+void first_halves(int64_t n, int16_t* __restrict thresholds, const T* __restrict z) {
+  const auto loop = []<class Stored>(Stored, int64_t n, int16_t* __restrict thresholds,
+                                     const auto* __restrict z) {
+#pragma GCC unroll kUnroll
+    for (int64_t i = 0; i < n; ++i) {
+      thresholds[i] = first_half<Gate>(static_cast<float>(Storage<Stored>::load(z[i])));
+    }
+  };
+  in_chunks<Precision, kVector>(n, loop, thresholds, z);
+}
+// By the first halves of random bits. Returns whether an element is open. x is copied as bits, of a
+// NaN all.
+template <class T>
+bool select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
+            const int16_t* __restrict thresholds, const uint16_t* __restrict halves) {
   n &= ~(kFlagVector - 1);
-  int32_t open = 0;
+  uint16_t open = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const bool m = decide<Gate>(z[i], random[i], open);
+    const uint16_t threshold = static_cast<uint16_t>(thresholds[i]);
+    const uint16_t above = static_cast<uint16_t>(halves[i] - threshold + 1);
+    const bool m = halves[i] < threshold;
+    open |= above < 2 ? 1 : 0;
     y[i] = flagged(m, x[i]);
     flags[i] = m ? kKept : kDropped;
   }
-  return open;
+  return open != 0;
+}
+// By all random bits.
+template <class Gate, class T>
+void select_exactly(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
+                    const float* __restrict z, const uint32_t* __restrict words) {
+  n &= ~(kFlagVector - 1);
+  for (int64_t i = 0; i < n; ++i) {
+    const bool m = bernoulli<Gate>(z[i], words[i]);
+    y[i] = flagged(m, x[i]);
+    flags[i] = m ? kKept : kDropped;
+  }
 }
 template <class T>
 void select_flagged(int64_t n, T* __restrict dx, const T* __restrict dy,
@@ -99,6 +115,7 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
   const Elements loc(m.loc, 1, m.columns, sizeof(T)), scale(m.scale, 1, m.columns, sizeof(T));
   T y_buffer[kMaskBlock], x_buffer[kMaskBlock] = {}, sum[kMaskBlock];
   float z[kMaskBlock];
+  int16_t thresholds[kMaskBlock];
   T column_buffers[kParameters ? 2 : 1][kMaskBlock] = {};
   uint16_t halves[kMaskBlock + kDrawn] = {};
   uint32_t words[kMaskBlock] = {};
@@ -122,16 +139,19 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
     } else if (m.bias) {
       add<Precision>(padded, z, sum, x_in, read(column_buffers[0], bias, i, n));
       x_in = sum;
-    } else if constexpr (!is_float<T>) {
-      load<Precision>(padded, z, x_in);
     }
-    const float* z_in = z;
-    if constexpr (is_float<T> && !kParameters) z_in = x_in;
-    // One block of 60 has an element that is open by the first halves.
+    const bool alone = !kParameters && !m.bias;
+    if (alone) {
+      first_halves<Gate, Precision>(padded, thresholds, x_in);
+    } else {
+      first_halves<Gate, fp32>(padded, thresholds, z);
+    }
     draw<0>(halves, i, n, random, index);
-    if (select<Gate>(padded, y_out, flags, x_in, z_in, halves)) {
+    // One block of 60 has an element that is open by the first halves.
+    if (select(padded, y_out, flags, x_in, thresholds, halves)) {
+      if (alone) load<Precision>(padded, z, x_in);
       draw_words(words, i, n, random, index);
-      select<Gate>(padded, y_out, flags, x_in, z_in, words);
+      select_exactly<Gate>(padded, y_out, flags, x_in, z, words);
     }
     if (!y_place) write(y, y_buffer, i, n);
     for (int64_t p = n; p < padded; ++p) flags[p] = kDropped;

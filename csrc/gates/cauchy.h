@@ -85,6 +85,12 @@ struct Cauchy {
     const Real denominator = cauchy_tail_denominator(a);
     return fma(u, denominator, denominator) < cauchy_tail_numerator(a);
   }
+  // The threshold that u is compared with, but for roundings.
+  template <class Real>
+  static GELU_KERNELS_HD Real tail_threshold(Real x) {
+    const Real a = magnitude_or_limit(x, CauchyConstants<fp32>::tail_limit);
+    return quotient(cauchy_tail_numerator(a), cauchy_tail_denominator(a)) - Real(1);
+  }
 
   // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
   static constexpr float estimate_error = 0x1.4p-15f;

@@ -80,11 +80,15 @@ struct Laplace {
   // absolute error of less than 2e-6.
   template <class Real>
   static GELU_KERNELS_HD auto in_tail(Real x, Real u) {
+    return u < tail_threshold(x);
+  }
+  template <class Real>
+  static GELU_KERNELS_HD Real tail_threshold(Real x) {
     const Real a = magnitude_or_limit(x, 21.5f);  // beyond it 2^32 F(-a) is less than 1
     constexpr float origin = Format<float>::round_to_integer + 31;
     const Real shifted = fma(a, -log2e, Real(origin));
     const Real f = fma(a, -log2e, origin - shifted);
-    return u < scale_by_power_of_two(exp2_polynomial_4(f), shifted) - Real(1);
+    return scale_by_power_of_two(exp2_polynomial_4(f), shifted) - Real(1);
   }
 
   // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.

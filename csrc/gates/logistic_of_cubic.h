@@ -81,11 +81,14 @@ struct LogisticOfCubic {
   // an absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
   template <class Real>
   static GELU_KERNELS_HD auto in_tail(Real x, Real u) {
-    using C = Constants<fp16>;
-    const Real a = magnitude_or_limit(x, Constants<float>::tail_limit);
-    const Exponent<Real> n = exponent(a, even(a, C::k1, C::k3), 0.0f);
-    const Real inverse = scale_by_power_of_two(exp2_polynomial_4(n.fraction), n.shifted);
+    const Real inverse = inverse_exponential(x);
     return fma(u, inverse, inverse) < Real(0x1p32f) - u;
+  }
+  // The threshold that u is compared with, but for roundings.
+  template <class Real>
+  static GELU_KERNELS_HD Real tail_threshold(Real x) {
+    const Real inverse = inverse_exponential(x);
+    return quotient(Real(0x1p32f) - inverse, inverse + Real(1));
   }
 
   // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
@@ -136,6 +139,15 @@ struct LogisticOfCubic {
   }
 
  private:
+  // 1/E of |x|, for random masks.
+  template <class Real>
+  static GELU_KERNELS_HD Real inverse_exponential(Real x) {
+    using C = Constants<fp16>;
+    const Real a = magnitude_or_limit(x, Constants<float>::tail_limit);
+    const Exponent<Real> n = exponent(a, even(a, C::k1, C::k3), 0.0f);
+    return scale_by_power_of_two(exp2_polynomial_4(n.fraction), n.shifted);
+  }
+
   // At most where F and, a little farther out, as v' > 1, F' have underflowed.
   template <class Real>
   static GELU_KERNELS_HD Real until_underflow(Real a) {

@@ -97,10 +97,14 @@ struct Normal {
   // every machine.
   template <class Real>
   static GELU_KERNELS_HD auto in_tail(Real x, Real u) {
+    return u < tail_threshold(x);
+  }
+  template <class Real>
+  static GELU_KERNELS_HD Real tail_threshold(Real x) {
     const Real a = magnitude_or_limit(x, NormalConstants<fp32>::tail_limit);
     const Real root = normal_tail_root(a);
     const Real power_2 = root * root, power_4 = power_2 * power_2, power_8 = power_4 * power_4;
-    return u < fma(power_8, power_8, Real(-1));
+    return fma(power_8, power_8, Real(-1));
   }
 
   // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
