@@ -13,13 +13,10 @@ constexpr int kSegmentBytes = kWarp * kVectorBytes;  // one access of a warp
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 
-// Rows that a thread loads before it computes, and blocks that a processor is to have room for.
-// CCCL found by experiment that 32 kB in flight on a processor fill an H100's memory, 48 an H200's
-// and 64 a B200's (cub's cc_to_min_bytes_in_flight). With more operands there are fewer rows; three
-// inputs, or column sums, also need more registers. Three blocks with 2 rows of three inputs are
-// 72 kB.
+// Rows that a thread loads before it computes: fewer with more operands. CCCL found by experiment
+// that 32 kB in flight on a processor fill an H100's memory, 48 an H200's and 64 a B200's (cub's
+// cc_to_min_bytes_in_flight).
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : 2; }
-constexpr int blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
 
 // Rows of column sums that a thread has registers for, each loaded again as soon as it is computed:
 // of so many vectors of so many elements (0: none), with so many sums, for pairs of floats. Two
@@ -32,8 +29,10 @@ constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
 }
 constexpr int kColumnSumBlocksPerProcessor = 2;
 
-// Likewise the accesses of a weighted gated linear unit's backward pass, of three vectors each.
+// A weighted gated linear unit: the accesses of its backward pass under way, of three vectors each,
+// and blocks that a processor is to have room for. Three with 2 rows of three inputs are 72 kB.
 constexpr int glu_sum_accesses(int number_bytes) { return number_bytes == 8 ? 1 : 2; }
+constexpr int glu_blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
 
 // The SOI map: warps of a block, vectors that a thread loads before it computes, and blocks that a
 // processor is to have room for. A thread makes the keys of its random words once. Measured on an

@@ -65,7 +65,7 @@ struct GluRowMap {
   static_assert(unrolled % parts == 0 && unrolled % ahead == 0);
   static constexpr int step = unrolled * width;
   static constexpr int blocks =
-      has_sum ? kColumnSumBlocksPerProcessor : blocks_per_processor(inputs);
+      has_sum ? kColumnSumBlocksPerProcessor : glu_blocks_per_processor(inputs);
 
   // Of a vector of each operand.
   template <size_t... k>
