@@ -39,7 +39,7 @@ SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors"
 
 def test_files() -> list[Path]:
     """The files whose tests may take a device. To import one for nothing takes 15 seconds."""
-    takes_device = r"def \w+\([^)]*\bdevice\b|mark\.gpu|from devices import"
+    takes_device = r"def \w+\([^)]*\bdevice\b|as device:|mark\.gpu"
     files = sorted((ROOT / "tests").glob("test_*.py"))
     return [file for file in files if re.search(takes_device, file.read_text())]
 
