@@ -13,17 +13,18 @@ namespace {
 // random bits is below it, x is kept; if it is above, x is dropped. The number itself and the one
 // below it leave the decision open, so that an error of almost 1/2 does no harm.
 template <class Gate>
-GELU_KERNELS_HD int16_t first_half(float x) {
-  // As signed integers, for one instruction.
+GELU_KERNELS_HD int16_t half_threshold(float x) {
+  // The greater of two signed integers is one instruction, of two floats it is two.
   const int32_t tail = static_cast<int32_t>(bits(Gate::tail_threshold(x)));
   const int32_t least = static_cast<int32_t>(bits(0x1p16f));
+  // For x > 0 the number is 2^16 less the tail's: the low 16 bits of its negative.
   const uint32_t sign = x <= 0 ? 0 : 0x80000000;
   const float threshold = from_bits(static_cast<uint32_t>(tail < least ? least : tail) ^ sign);
   return static_cast<int16_t>(bits(fma(threshold, 0x1p-16f, Format<float>::round_to_integer)));
 }
 
-// The hot loops. n is a multiple of kFlagVector. First the argument z of F, then the selection: g++
-// 12 does not vectorise a loop that has both.
+// The hot loops. n is a multiple of kFlagVector. First the argument z of F, then its threshold,
+// then the selection: g++ 12 does not vectorise a loop that has all of them.
 template <class Precision, class T>
 void score(int64_t n, float* __restrict z, const T* __restrict x, const T* __restrict loc,
            const T* __restrict scale) {
@@ -61,13 +62,14 @@ void load(int64_t n, float* __restrict z, const T* __restrict x) {
   };
   in_chunks<Precision, kVector>(n, loop, z, x);
 }
+// The thresholds have a sign, since numbers of 16 bits without one are float16 to in_chunks().
 template <class Gate, class Precision, class T>
-void first_halves(int64_t n, int16_t* __restrict thresholds, const T* __restrict z) {
+void half_thresholds(int64_t n, int16_t* __restrict thresholds, const T* __restrict z) {
   const auto loop = []<class Stored>(Stored, int64_t n, int16_t* __restrict thresholds,
                                      const auto* __restrict z) {
 #pragma GCC unroll kUnroll
     for (int64_t i = 0; i < n; ++i) {
-      thresholds[i] = first_half<Gate>(static_cast<float>(Storage<Stored>::load(z[i])));
+      thresholds[i] = half_threshold<Gate>(static_cast<float>(Storage<Stored>::load(z[i])));
     }
   };
   in_chunks<Precision, kVector>(n, loop, thresholds, z);
@@ -81,9 +83,10 @@ bool select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __re
   uint16_t open = 0;
   for (int64_t i = 0; i < n; ++i) {
     const uint16_t threshold = static_cast<uint16_t>(thresholds[i]);
-    const uint16_t above = static_cast<uint16_t>(halves[i] - threshold + 1);
     const bool m = halves[i] < threshold;
-    open |= above < 2 ? 1 : 0;
+    // 0 and 1 of the two halves that leave the decision open.
+    const uint16_t place = static_cast<uint16_t>(halves[i] - (threshold - 1));
+    open |= place < 2 ? 1 : 0;
     y[i] = flagged(m, x[i]);
     flags[i] = m ? kKept : kDropped;
   }
@@ -142,9 +145,9 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
     }
     const bool alone = !kParameters && !m.bias;
     if (alone) {
-      first_halves<Gate, Precision>(padded, thresholds, x_in);
+      half_thresholds<Gate, Precision>(padded, thresholds, x_in);
     } else {
-      first_halves<Gate, fp32>(padded, thresholds, z);
+      half_thresholds<Gate, fp32>(padded, thresholds, z);
     }
     draw<0>(halves, i, n, random, index);
     // One block of 60 has an element that is open by the first halves.
