@@ -1,7 +1,10 @@
 """Builds the C++ part with CMake and Ninja against the torch that is installed."""
 
 import os
+import re
+import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -11,7 +14,8 @@ from setuptools.command.build_ext import build_ext
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.resolve()
-LIBRARY = "libgelu_kernels.so"
+BUILT = ("libgelu_kernels.so", "built_for.py")  # beside `_C`
+RELEASE = ".".join(torch.__version__.split(".")[:2])
 WARNING_AS_ERROR = "CMAKE_COMPILE_WARNING_AS_ERROR"
 
 
@@ -19,6 +23,35 @@ def cuda_architectures(wanted: str) -> list[str]:
     """TORCH_CUDA_ARCH_LIST ("8.0;9.0+PTX") in CMake's words ("80-real", "90")."""
     names = wanted.replace(";", " ").replace(".", "").split()
     return [name.removesuffix("+PTX") if "+PTX" in name else f"{name}-real" for name in names]
+
+
+def cuda_compiler() -> str | None:
+    """None without one, or where the CUDA kernels are not wanted."""
+    if os.environ.get("FORCE_ONLY_CPU") == "1":
+        return None
+    of_torch = cpp_extension.CUDA_HOME and f"{cpp_extension.CUDA_HOME}/bin/nvcc"
+    return shutil.which(os.environ.get("CUDACXX") or of_torch or "nvcc")
+
+
+def check_compiler() -> None:
+    """CMake would say the same less plainly."""
+    compilers = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    if not any(shutil.which(name) for name in compilers):
+        sys.exit(
+            "gelu_kernels is compiled when it is installed from its sources, and there is no C++"
+            f" compiler here: looked for {', '.join(compilers)}. Install g++ >= 12, or a wheel of"
+            f" gelu_kernels for torch {RELEASE}."
+        )
+
+
+def built_for() -> str:
+    """In the version of what is built: torch's release, and CUDA's if its kernels are there."""
+    compiler = cuda_compiler()
+    if compiler is None:
+        return f"+torch{RELEASE}.cpu"
+    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    major, minor = re.search(r"release (\d+)\.(\d+)", said.stdout).groups()
+    return f"+torch{RELEASE}.cu{major}{minor}"
 
 
 class CMakeBuild(build_ext):
@@ -31,11 +64,12 @@ class CMakeBuild(build_ext):
     """
 
     def build_extension(self, ext: Extension) -> None:
+        check_compiler()
         package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
         build = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"
         options = {
             "CMAKE_BUILD_TYPE": "Debug" if os.environ.get("DEBUG") == "1" else "Release",
-            "GELU_KERNELS_CUDA": "OFF" if os.environ.get("FORCE_ONLY_CPU") == "1" else "ON",
+            "GELU_KERNELS_CUDA": "ON" if cuda_compiler() else "OFF",
             WARNING_AS_ERROR: os.environ.get(WARNING_AS_ERROR, "OFF"),
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": package,
             "TORCH_INCLUDE_DIRS": ";".join(cpp_extension.include_paths()),
@@ -43,8 +77,8 @@ class CMakeBuild(build_ext):
             "PYTHON_INCLUDE_DIR": sysconfig.get_path("include"),
             "PYTHON_MODULE_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
         }
-        if cpp_extension.CUDA_HOME:
-            options["CMAKE_CUDA_COMPILER"] = Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc"
+        if compiler := cuda_compiler():
+            options["CMAKE_CUDA_COMPILER"] = compiler
         if wanted := os.environ.get("TORCH_CUDA_ARCH_LIST"):
             options["CMAKE_CUDA_ARCHITECTURES"] = ";".join(cuda_architectures(wanted))
         defines = [f"-D{name}={value}" for name, value in options.items()]
@@ -55,16 +89,21 @@ class CMakeBuild(build_ext):
         configure = "-G", "Ninja", "-S", ROOT, "-B", build, "-UCMAKE_CUDA_ARCHITECTURES", *defines
         subprocess.run(["cmake", *configure], check=True, env=environment)
         subprocess.run(["cmake", "--build", build], check=True, env=environment)
+        (package / "built_for.py").write_text(f'TORCH = "{torch.__version__}"\n')
 
     def copy_extensions_to_source(self) -> None:
         """An editable install runs from the source tree, which needs the library beside `_C`."""
         super().copy_extensions_to_source()
-        self.copy_file(
-            str(Path(self.build_lib) / "gelu_kernels" / LIBRARY), str(ROOT / "gelu_kernels")
-        )
+        for name in BUILT:
+            self.copy_file(str(Path(self.build_lib) / "gelu_kernels" / name), "gelu_kernels")
 
+
+# What is built runs beside the same release of torch alone, and says so. Sources take any.
+is_for_sources = "sdist" in sys.argv
 
 setup(
     ext_modules=[Extension("gelu_kernels._C", sources=[])],
     cmdclass={"build_ext": CMakeBuild},
+    install_requires=["torch>=2.11" if is_for_sources else f"torch=={RELEASE}.*"],
+    options={"egg_info": {"tag_build": "" if is_for_sources else built_for()}},
 )

@@ -4,11 +4,9 @@ Importing the package registers ``torch.ops.gelu_kernels``. ``functional`` and `
 documented Python interface; ``replace_activations`` puts them into an existing model.
 """
 
-from pathlib import Path
+from gelu_kernels import compatibility
 
-import torch
-
-torch.ops.load_library(Path(__file__).parent / "libgelu_kernels.so")
+compatibility.load_library()
 
 from gelu_kernels import backend, compile, distributed, functional, nn  # noqa: E402  (need the operators)
 from gelu_kernels.replace import replace_activations, replace_gelu  # noqa: E402
@@ -17,4 +15,4 @@ backend.register()
 distributed.register()
 
 __all__ = ["compile", "functional", "nn", "replace_activations", "replace_gelu"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

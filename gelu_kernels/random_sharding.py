@@ -18,6 +18,7 @@ from torch.distributed.distributed_c10d import _resolve_process_group
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 
+from gelu_kernels import compatibility
 from gelu_kernels.operators import CORE, IN_ROW_MAJOR_ORDER, CoreOperator, Extent, core
 
 ops = torch.ops.gelu_kernels
@@ -278,10 +279,7 @@ _library.impl("draw_shard", _draw_shard_meta, "Meta")
 def _dispatch(
     rule: Callable, cls: type, op: Callable, types: tuple[type, ...], args: tuple, kwargs: dict
 ) -> DTensor | tuple[DTensor, ...]:
-    # Autograd has been here. Under no_grad, torch 2.11's redistribute calls detach_, for which its
-    # DTensor has no rule.
-    args = [a.detach() if isinstance(a, Tensor) else a for a in args]
-    return rule(*args, **(kwargs or {}))
+    return rule(*map(compatibility.ready_to_redistribute, args), **(kwargs or {}))
 
 
 for op in CORE:

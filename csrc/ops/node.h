@@ -16,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "csrc/ops/compatibility.h"
 #include "csrc/ops/operator.h"
 
 namespace gelu_kernels {
@@ -24,19 +25,6 @@ using torch::autograd::compute_requires_grad;
 using torch::autograd::isFwGradDefined;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-// A node is held by a shared_ptr in torch 2.11 and by an intrusive_ptr from 2.13 on.
-using NodePointer = decltype(torch::autograd::Edge::function);
-
-template <class Node>
-auto make_node() {
-  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<torch::autograd::Node>>) {
-    // deleteNode, found by its argument's namespace, takes long chains apart without recursion.
-    return std::shared_ptr<Node>(new Node(), [](Node* node) { deleteNode(node); });
-  } else {
-    return c10::make_intrusive<Node>();
-  }
-}
 
 // A node's gradients are a pure function, Derived::gradients, of the gradient of its output, the
 // tensors it saved, which of its inputs want a gradient, the gate, if it has one, and its numbers.

@@ -1,0 +1,38 @@
+"""What depends on the release of torch: the library, which runs beside the release that it was
+built for and beside no other, and where releases differ. csrc/ops/compatibility.h has the rest."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+REMEDY = "`pip install --no-build-isolation .` in its sources builds it for the torch that is there"
+
+
+def release(version: str) -> str:
+    """2.13 of 2.13.0+cpu. A patch does not change torch's C++ interface."""
+    return ".".join(version.split(".")[:2])
+
+
+def load_library() -> None:
+    """Raises ImportError where the library is missing or was built for another release of torch."""
+    folder = Path(__file__).parent
+    try:
+        from gelu_kernels.built_for import TORCH
+    except ModuleNotFoundError as error:
+        raise ImportError(f"gelu_kernels has not been built in {folder}: {REMEDY}") from error
+    both = f"gelu_kernels was built for torch {TORCH}, and torch {torch.__version__} is there"
+    if release(TORCH) != release(torch.__version__):
+        wheel = f"install the wheel of gelu_kernels for torch {release(torch.__version__)}"
+        raise ImportError(f"{both}: {wheel}, or build it: {REMEDY}")
+    try:
+        torch.ops.load_library(folder / "libgelu_kernels.so")
+    except OSError as error:
+        why = error.__cause__ or error  # torch names the file alone
+        raise ImportError(f"{both}, but its library does not load: {why}; {REMEDY}") from error
+
+
+def ready_to_redistribute(argument: object) -> object:
+    """Of an operator below autograd. Under no_grad, torch 2.11's redistribute calls detach_, for
+    which its DTensor has no rule."""
+    return argument.detach() if isinstance(argument, Tensor) else argument
