@@ -27,7 +27,9 @@ ROOT = HERE.parents[1]
 CSRC = ROOT / "csrc"
 OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "random.cpp", "device/cuda.cpp")]
 OPERATORS += [CSRC / "ops" / "quantized" / "results.cpp"]
-OPERATORS += [CSRC / "ops" / p.name / f"{p.name}.cpp" for p in sorted(CSRC.glob("cuda/*/"))]
+OPERATORS += [
+    CSRC / "ops" / p.name / f"{p.name}.cpp" for p in sorted(CSRC.glob("cuda/*")) if p.is_dir()
+]
 REGISTRATION = HERE / "cuda_runtime" / "operators.cpp"
 STUB = sorted(path for path in REGISTRATION.parent.glob("*.cpp") if path != REGISTRATION)
 KERNELS = {

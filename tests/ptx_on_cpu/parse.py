@@ -41,9 +41,9 @@ class Shared(NamedTuple):
 
 
 # A body has scopes of inline assembly, and in these are vectors.
-_BODY = r"[^{}]*+"
+_BODY = r"[^{}]*"
 for _ in range(3):
-    _BODY = rf"(?:[^{{}}]++|\{{{_BODY}\}})*+"
+    _BODY = rf"[^{{}}]*(?:\{{{_BODY}\}}[^{{}}]*)*"
 _ENTRY = re.compile(rf"\.entry\s+([\w$]+)\s*\((.*?)\)([^{{]*)\{{({_BODY})\}}", re.DOTALL)
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[bsuf](\d+)\s+"

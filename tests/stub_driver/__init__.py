@@ -202,7 +202,8 @@ def _backend(state: State) -> Any:
             super().__init__()  # which sets functions, of torch.cuda
             self.get_current_device = state.current_device
             self.get_current_stream = state.current_stream
-            load, unload = self.utils.load_binary, self.utils.unload_module
+            load = self.utils.load_binary
+            unload = getattr(self.utils, "unload_module", None)  # Triton 3.6 unloads nothing
 
             def load_binary(name: str, ptx: bytes, *options: int) -> tuple[int, ...]:
                 result = load(name, ptx, *options)
