@@ -16,8 +16,11 @@ TRITON := triton==3.9.0
 # Without its dependencies, as torchvision from there does not load beside every torch.
 TIMM := timm==1.0.31
 
+# Without its dependencies, which check signatures of downloads.
+KERNELS := kernels==0.17.2
+
 PIP := $(PYTHON) -m pip --disable-pip-version-check
-SOURCES := $(shell find csrc machine_code tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
+SOURCES := $(shell find csrc machine_code release tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
 
 # Where this interpreter's tools are.
 SCRIPTS = $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('scripts'))")
@@ -74,8 +77,22 @@ gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes build/gpu.
 	@$(if $(ENVIRONMENT),$(or $(wildcard $(PYTHON)),python3),$(PYTHON)) -m bench.gpu \
 		$(if $(OUTPUT),--output $(OUTPUT)) $(OPTIONS)
 
+# OUTPUT names a folder for the packages. FORCE_ONLY_CPU=1 leaves the CUDA kernels out.
+wheel: $(READY_TO_TEST)  ## Build a wheel for the torch that is there, and an sdist; writes build/wheels/
+	@$(PYTHON) -m release.wheel $(if $(OUTPUT),--output $(OUTPUT))
+
+# PAIRS, as in `make wheels PAIRS=3.12:2.13.0`, are of Python and torch; 5 GB each.
+wheels: $(READY_TO_TEST)  ## Build wheels for several releases of torch
+	@$(PYTHON) -m release.wheels $(if $(OUTPUT),--output $(OUTPUT)) $(PAIRS)
+
+test-versions: $(READY_TO_TEST)  ## Build and test beside several releases of torch; an hour
+	@$(PYTHON) -m release.versions $(PAIRS)
+
+hub: build  ## Make a repository for the Hugging Face Hub; writes build/hub/
+	@$(PYTHON) -m release.hub $(if $(OUTPUT),--output $(OUTPUT))
+
 clean:  ## Remove what was built; the virtual environment stays
-	rm -rf build *.egg-info gelu_kernels/*.so
+	rm -rf build *.egg-info gelu_kernels/*.so gelu_kernels/built_for.py
 
 $(READY): requirements.txt $(ENVIRONMENT)
 	@echo setting up $(PYTHON)
@@ -87,10 +104,10 @@ $(READY_TO_TEST): requirements-test.txt $(READY)
 	@echo setting up $(PYTHON) for the tests
 	@$(PYTHON) -c 'import triton' 2>/dev/null || $(PIP) install --no-deps $(TRITON)
 	@$(PIP) install --quiet --requirement requirements-test.txt
-	@$(PIP) install --quiet --no-deps $(TIMM)
+	@$(PIP) install --quiet --no-deps $(TIMM) $(KERNELS)
 	@touch $@
 
 .venv/pyvenv.cfg:
 	@python3 -m venv .venv
 
-.PHONY: help build demo test test-all lint format bench experiments gpu clean
+.PHONY: help build demo test test-all lint format bench experiments gpu wheel wheels test-versions hub clean

@@ -22,14 +22,14 @@ FROM_SETUP = [
 ]
 
 
-def compile_commands(folder: Path, **options: str) -> list[str]:
+def compile_commands(folder: Path, source: Path = ROOT, **options: str) -> list[str]:
     """Without the CUDA kernels, though there be a compiler for them, as beside a CUDA torch."""
     options |= dict.fromkeys(FROM_SETUP, "none")
     options |= {"GELU_KERNELS_CUDA": "OFF", "CMAKE_CUDA_COMPILER": "nvcc"}
     options |= {"CMAKE_EXPORT_COMPILE_COMMANDS": "ON"}
     defines = [f"-D{name}={value}" for name, value in options.items()]
     result = subprocess.run(
-        ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, *defines],
+        ["cmake", "-G", "Ninja", "-S", source, "-B", folder, *defines],
         env=os.environ | {"PATH": PATH},
         capture_output=True,
         text=True,

@@ -1,0 +1,66 @@
+"""Virtual environments that see nothing else of the machine."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+# Of Python and torch; each takes 5 GB, as torch comes with CUDA.
+PAIRS = ("3.10:2.11.0", "3.12:2.12.1", "3.11:2.13.0", "3.13:2.15.0")
+UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+
+
+@dataclass(frozen=True)
+class Environment:
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    def variables(self, machine: bool = True) -> dict[str, str]:
+        """Of a process that finds this environment's programs, and the machine's if it may."""
+        kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
+        path = [str(self.python.parent), *([os.environ["PATH"]] if machine else [])]
+        return kept | {"PATH": os.pathsep.join(path)}
+
+
+def create(folder: Path, python: str) -> Environment:
+    if not (folder / "pyvenv.cfg").exists():
+        subprocess.run([python, "-m", "venv", folder], check=True)
+    return Environment(folder)
+
+
+def with_torch(pair: str) -> Environment:
+    """Made once for each pair, as 3.12:2.13.0."""
+    python, _, torch = pair.partition(":")
+    interpreter = shutil.which(f"python{python}")
+    if interpreter is None or not torch:
+        raise click.BadParameter(f"{pair}: python{python} must be on the path, and torch be named")
+    folder = ROOT / "build" / "environments" / f"python{python}-torch{torch}"
+    environment = create(folder, interpreter)
+    pip = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+    subprocess.run([environment.python, *pip, f"torch=={torch}"], check=True)
+    return environment
+
+
+@contextmanager
+def last_commit() -> Iterator[Path]:
+    """A folder with what it holds, and nothing that was built."""
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
+    with TemporaryDirectory() as folder:
+        subprocess.run(["tar", "x"], cwd=folder, input=archive.stdout, check=True)
+        yield Path(folder)
+
+
+def make(target: str, environment: Environment, folder: Path, **variables: str) -> int:
+    """The exit status of `make` in this folder, for the environment's torch."""
+    command = ("make", target, f"PYTHON={environment.python}")
+    return subprocess.run(command, cwd=folder, env=environment.variables() | variables).returncode

@@ -1,0 +1,58 @@
+"""``python -m release.versions [PYTHON:TORCH...]``: tests beside other releases of torch.
+
+Each pair, as 3.12:2.13.0, has an environment of its own, and a copy of the last commit, built for
+the CPU. release/versions.json keeps what `make test` says there.
+"""
+
+import json
+from datetime import date
+from time import perf_counter
+
+import click
+from packaging.version import Version
+
+from bench import junit
+from bench.environment import commit
+from release.environments import PAIRS, ROOT, last_commit, make, with_torch
+
+RECORD = ROOT / "release" / "versions.json"
+KEPT = ("passed", "failure", "error", "skipped", "failures", "skipped because")
+
+
+def load() -> list[dict]:
+    return json.loads(RECORD.read_text()) if RECORD.exists() else []
+
+
+def test(pair: str) -> dict[str, object]:
+    python, torch = pair.split(":")
+    environment = with_torch(pair)
+    start = perf_counter()
+    with last_commit() as folder:
+        report = folder / "tests.xml"
+        # What failed is in the report; without one, nothing was tested.
+        make(
+            "test", environment, folder, FORCE_ONLY_CPU="1", PYTEST_ADDOPTS=f"--junit-xml={report}"
+        )
+        found = junit.read(report)
+    return {
+        "python": python,
+        "torch": torch,
+        "date": date.today().isoformat(),
+        "commit": commit(),
+        "seconds": round(perf_counter() - start),
+        **{key: found[key] for key in KEPT},
+    }
+
+
+@click.command(help=__doc__)
+@click.argument("pairs", nargs=-1)
+def main(pairs: tuple[str, ...]) -> None:
+    for pair in pairs or PAIRS:
+        tested = test(pair)
+        others = [record for record in load() if record["torch"] != tested["torch"]]
+        records = sorted([*others, tested], key=lambda record: Version(record["torch"]))
+        RECORD.write_text(json.dumps(records, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m release.versions")

@@ -1,0 +1,29 @@
+"""``python -m release.wheels [PYTHON:TORCH...]``: builds the wheels of a release, and its sdist.
+
+Each pair, as 3.12:2.13.0, has an environment of its own, and a copy of the last commit.
+"""
+
+from pathlib import Path
+
+import click
+
+from release.environments import PAIRS, ROOT, last_commit, make, with_torch
+
+
+@click.command(help=__doc__)
+@click.argument("pairs", nargs=-1)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=ROOT / "build" / "wheels",
+    show_default=True,
+)
+def main(pairs: tuple[str, ...], output: Path) -> None:
+    for pair in pairs or PAIRS:
+        with last_commit() as folder:
+            if make("wheel", with_torch(pair), folder, OUTPUT=str(output.resolve())):
+                raise click.ClickException(f"{pair} was not built")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m release.wheels")
