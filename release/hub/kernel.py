@@ -1,0 +1,50 @@
+"""gelu_kernels as a kernel of the Hugging Face Hub.
+
+`kernels` imports this file by a name of its own. The package in the folder beside it is imported as
+`gelu_kernels`, by which name its modules import each other, and its operators are in
+`torch.ops.gelu_kernels`: a process can have it once.
+"""
+
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+NAME = "gelu_kernels"
+FOLDER = Path(__file__).with_name("package")
+
+
+def load() -> ModuleType:
+    """Raises ImportError where the package cannot be loaded. No module of it stays then."""
+    other = sys.modules.get(NAME)
+    # Where an import failed late there are operators alone; torch ends a process that adds others.
+    if other or hasattr(torch.ops.gelu_kernels, "fused_gelu"):
+        loaded = other.__file__ if other else "a library of its operators"
+        raise ImportError(
+            f"gelu_kernels in {FOLDER} cannot be loaded: {loaded} is loaded already, and a process"
+            " can have one"
+        )
+    if not any((FOLDER / f"_C{suffix}").exists() for suffix in (EXTENSION_SUFFIXES[0], ".py")):
+        built = ", ".join(path.name for path in FOLDER.glob("_C.*")) or "no Python"
+        raise ImportError(
+            f"gelu_kernels in {FOLDER} was built for another Python: it has {built}, and this one"
+            f" needs _C{EXTENSION_SUFFIXES[0]}"
+        )
+    spec = spec_from_file_location(NAME, FOLDER / "__init__.py")
+    package = sys.modules[NAME] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(package)
+    except BaseException:
+        for name in [*sys.modules]:
+            if name.partition(".")[0] == NAME:
+                del sys.modules[name]
+        raise
+    return package
+
+
+package = load()
+__all__ = package.__all__
+globals().update({name: getattr(package, name) for name in __all__})

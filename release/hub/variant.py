@@ -1,0 +1,63 @@
+"""A build as `kernels` loads it: the package that is installed here, in a folder that names what it
+runs beside."""
+
+import hashlib
+import json
+import platform
+import shutil
+from base64 import b64encode
+from pathlib import Path
+
+import torch
+
+import gelu_kernels
+from release.hub.general import GENERAL
+
+KERNEL = Path(__file__).with_name("kernel.py")
+PACKAGE = Path(gelu_kernels.__file__).parent
+# In a build. The Hub's builder refuses a folder of the kernel's name, and makes one of its own for
+# old releases of `kernels`.
+FOLDER = "package"
+
+
+def backend() -> str:
+    """torch's own, which `kernels` asks for, though Triton may serve the GPU."""
+    return "cuda" if torch.version.cuda else "cpu"
+
+
+def name() -> str:
+    release = "".join(torch.__version__.split(".")[:2])
+    version = f"cu{torch.version.cuda.replace('.', '')}" if torch.version.cuda else "cpu"
+    return f"torch{release}-cxx11-{version}-{platform.machine()}-{platform.system().lower()}"
+
+
+def write_package(folder: Path, *ignored: str) -> None:
+    """With the file by which `kernels` imports it."""
+    ignore = shutil.ignore_patterns("__pycache__", *ignored)
+    shutil.copytree(PACKAGE, folder / FOLDER, ignore=ignore)
+    shutil.copy(KERNEL, folder / "__init__.py")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Of its files."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest = hashlib.sha256(path.read_bytes()).digest()
+            found[path.relative_to(folder).as_posix()] = b64encode(digest).decode()
+    return found
+
+
+def write(folder: Path) -> None:
+    write_package(folder)
+    files = digests(folder)
+    content = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    # Without the architectures of the CUDA kernels: Triton serves the GPUs that they do not.
+    metadata = {
+        "id": f"_gelu_kernels_{backend()}_{content[:10]}",
+        **GENERAL,
+        "python-depends": [],
+        "backend": {"type": backend()},
+        "digest": {"algorithm": "sha256", "files": files},
+    }
+    (folder / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n")
