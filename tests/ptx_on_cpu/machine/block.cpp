@@ -51,7 +51,7 @@ Block::Block(Program& program, const Grid& grid, const std::vector<char>& parame
     s->team.block = this;
     s->team.first_thread = first;
     s->team.threads = std::min(threads - first, kLanes);
-    s->team.registers.reset(new (std::align_val_t(64)) char[program.register_bytes]);
+    s->team.registers.reset(new (kVectorAlignment) char[program.register_bytes]);
     std::memset(s->team.registers.get(), 0xff, program.register_bytes);
     for (const auto& [column, width, bits] : program.constants) {
       for (int lane = 0; lane < kLanes; ++lane) {

@@ -1,9 +1,12 @@
 // Threads of a block that execute an instruction together, and their registers.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "program.h"
@@ -12,10 +15,16 @@ namespace ptx {
 
 struct Block;
 
+// Memory for vectors, from the operator new that takes an alignment, goes back to its counterpart.
+constexpr std::align_val_t kVectorAlignment{64};
+struct FreeVectors {
+  void operator()(char* data) const { ::operator delete[](data, kVectorAlignment); }
+};
+
 struct Team {
   Block* block;
   int first_thread, threads;
-  std::unique_ptr<char[]> registers;
+  std::unique_ptr<char[], FreeVectors> registers;
 
   // The lanes that execute the present instruction.
   alignas(64) bool active[kLanes];
@@ -64,8 +73,13 @@ struct Lanes<f> {
 #pragma GCC ivdep
       for (int lane = 0; lane < kLanes; ++lane) d[lane] = f(a[lane]...);
     } else {
+      // A predicate that was never set is no bool.
+      using Kept = std::conditional_t<std::is_same_v<D, bool>, uint8_t, D>;
+      auto* kept = reinterpret_cast<Kept*>(d);
 #pragma GCC ivdep
-      for (int lane = 0; lane < kLanes; ++lane) d[lane] = t.active[lane] ? f(a[lane]...) : d[lane];
+      for (int lane = 0; lane < kLanes; ++lane) {
+        kept[lane] = t.active[lane] ? static_cast<Kept>(f(a[lane]...)) : kept[lane];
+      }
     }
   }
 };
