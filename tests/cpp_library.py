@@ -12,6 +12,7 @@ import torch
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.parent
+SCRIPTS = sysconfig.get_path("scripts")  # where this interpreter's tools are
 
 WARNINGS = ["-Wall", "-Wextra"]
 if os.environ.get("CMAKE_COMPILE_WARNING_AS_ERROR") == "ON":  # as in setup.py
@@ -46,13 +47,14 @@ def compile_and_load(
     link_flags: Sequence[str] = (),
     include: Sequence[Path] = (),
 ) -> ctypes.CDLL:
-    """Only what has changed is compiled."""
-    os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+    """Only what has changed is compiled. CXXFLAGS come last, as for a sanitizer."""
+    os.environ["PATH"] = os.pathsep.join([SCRIPTS, os.environ["PATH"]])
+    asked = os.environ.get("CXXFLAGS", "").split()
     path = cpp_extension.load(
         name,
         [str(source) for source in sources],
-        extra_cflags=["-std=c++20", *flags],  # torch 2.11 asks for C++17
-        extra_ldflags=list(link_flags),
+        extra_cflags=["-std=c++20", *flags, *asked],  # torch 2.11 asks for C++17
+        extra_ldflags=[*link_flags, *asked],
         extra_include_paths=[str(path) for path in include],
         build_directory=str(folder),
         is_python_module=False,
