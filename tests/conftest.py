@@ -40,3 +40,12 @@ def gate(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many cases the fuzzing ran."""
+    reports = [r for rs in terminalreporter.stats.values() for r in rs if hasattr(r, "when")]
+    cases = sum(n for r in reports for name, n in r.user_properties if name == "fuzz_cases")
+    if cases:
+        seconds = sum(r.duration for r in reports if "test_fuzz.py" in r.nodeid)
+        terminalreporter.write_line(f"fuzzing: {cases} cases in {seconds:.0f} s")
