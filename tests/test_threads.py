@@ -10,6 +10,7 @@ import bits
 import pytest
 import torch
 from calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, normal
+from faults import run
 
 from gelu_kernels import _C
 
@@ -92,6 +93,29 @@ def test_calls_from_many_threads(device: str) -> None:
     for thread in threads:
         thread.join()
     assert not failures, failures[0]
+
+
+@pytest.mark.slow
+def test_first_calls_at_once() -> None:
+    """Of a process, from many threads; random operators with a generator for each thread."""
+    run("""
+        cases, failures, barrier = prepared(), [], threading.Barrier(8)
+
+        def work(place: int) -> None:
+            barrier.wait()
+            try:
+                for _ in range(3):
+                    check_all(cases[place:] + cases[:place])
+            except BaseException as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures[0]
+    """)
 
 
 OPENMP_RUNTIMES = r"""
