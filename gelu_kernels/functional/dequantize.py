@@ -15,7 +15,9 @@ class _Dequantize(torch.autograd.Function):
     @staticmethod
     def forward(data: Tensor, scale: Tensor, block: int, dtype: torch.dtype) -> Tensor:
         numbers = data.float().unflatten(-1, (-1, block)) * scale.float().unsqueeze(-1)
-        return numbers.flatten(-2).to(dtype)
+        numbers = numbers.flatten(-2)
+        # No `to` that does nothing: torch 2.11 compiles the gradient of its result to zero.
+        return numbers if dtype == numbers.dtype else numbers.to(dtype)
 
     @staticmethod
     def setup_context(ctx: object, inputs: tuple[object, ...], output: Tensor) -> None:
