@@ -90,7 +90,7 @@ CHANGES = {
         "racecheck",
     ),
     "Triton's second stage does not wait for the first": (
-        TRITON, "gate_backward_bias", ROWS, ordinary(FP32), change(r"griddepcontrol\.wait ;", ""),
+        TRITON, "gate_backward_bias", ROWS, ordinary(FP32), change(r"griddepcontrol\.wait\s*;", ""),
         "racecheck",
     ),
     "some threads do not wait for the first stage": (

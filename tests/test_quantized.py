@@ -282,6 +282,10 @@ def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.skipif(
+    not torch._C._dispatch_has_kernel_for_dispatch_key("aten::_scaled_mm_v2", "CPU"),
+    reason="needs a torch whose scaled_mm is for CPUs too",
+)
 def test_scaled_mm_takes_them() -> None:
     """As they are, in the scalings that it has on a CPU."""
     scaled_mm, kinds = torch.nn.functional.scaled_mm, torch.nn.functional.ScalingType
