@@ -3,7 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sysconfig
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,21 @@ ROOT = Path(__file__).resolve().parents[1]
 # Of Python and torch; each takes 5 GB, as torch comes with CUDA.
 PAIRS = ("3.10:2.11.0", "3.12:2.12.1", "3.11:2.13.0", "3.13:2.15.0")
 UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+
+
+# As for a shell in which this interpreter's environment is active.
+PATH = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+
+
+def output_option(folder: str, help: str | None = None) -> Callable:
+    """The option of a command that writes there."""
+    return click.option(
+        "--output",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=ROOT / "build" / folder,
+        show_default=True,
+        help=help,
+    )
 
 
 @dataclass(frozen=True)

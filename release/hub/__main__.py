@@ -9,18 +9,12 @@ from pathlib import Path
 
 import click
 
-from release.environments import ROOT
+from release.environments import output_option
 from release.hub import sources, variant
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=ROOT / "build" / "hub",
-    show_default=True,
-    help="The folder, which is replaced.",
-)
+@output_option("hub", help="The folder, which is replaced.")
 def main(output: Path) -> None:
     shutil.rmtree(output, ignore_errors=True)
     sources.write(output)

@@ -6,12 +6,11 @@ import os
 import re
 import shlex
 import subprocess
-import sysconfig
 from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from release.environments import ROOT
+from release.environments import PATH, ROOT
 
 # What a source needs, beyond what every C++ compiler is given for a shared library.
 NEEDED = re.compile(r"-(f(?!PIC)|m|-param|DGELU_KERNELS_(CAPABILITY|X86))")
@@ -29,10 +28,9 @@ def commands(folder: Path) -> list[dict[str, str]]:
     options = dict.fromkeys(stated(r"foreach\(variable (.*)\)").split(), "none")
     options |= {"GELU_KERNELS_CUDA": "OFF", "CMAKE_EXPORT_COMPILE_COMMANDS": "ON"}
     defines = [f"-D{name}={value}" for name, value in options.items()]
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
     subprocess.run(
         ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, *defines],
-        env=os.environ | {"PATH": path},
+        env=os.environ | {"PATH": PATH},
         check=True,
         stdout=subprocess.DEVNULL,
     )

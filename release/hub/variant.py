@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 import gelu_kernels
+from gelu_kernels import compatibility
 from release.hub.general import GENERAL
 
 KERNEL = Path(__file__).with_name("kernel.py")
@@ -26,7 +27,7 @@ def backend() -> str:
 
 
 def name() -> str:
-    release = "".join(torch.__version__.split(".")[:2])
+    release = compatibility.release(torch.__version__).replace(".", "")
     version = f"cu{torch.version.cuda.replace('.', '')}" if torch.version.cuda else "cpu"
     return f"torch{release}-cxx11-{version}-{platform.machine()}-{platform.system().lower()}"
 

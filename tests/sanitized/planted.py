@@ -2,15 +2,13 @@
 
 import ctypes
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 
 import cpp_library
 import ptx_on_cpu
 import torch
 from ptx_kernels import module
 from sanitize import overlong
+from together import together
 from torch import Tensor
 
 from sanitized import HERE
@@ -102,17 +100,6 @@ def machine_in_threads() -> None:
             launch(kernel(), 50)
 
     together(*[own] * 4)
-
-
-def together(*work: Callable[[], None]) -> None:
-    barrier = Barrier(len(work))
-
-    def begin(run: Callable[[], None]) -> None:
-        barrier.wait()
-        run()
-
-    with ThreadPoolExecutor(len(work)) as pool:
-        list(pool.map(begin, work))
 
 
 if __name__ == "__main__":
