@@ -8,7 +8,7 @@ from bench.runs import RESULTS, ROOT, load, save
 
 COMMIT = "GELU_KERNELS_COMMIT"  # in the environment: the commit, where there is no repository
 SOURCES = ("CMakeLists.txt", "bench", "csrc", "gelu_kernels", "setup.py", "tests", "triton_kernels")
-NOT_SOURCES = {".so", ".pyc"}
+MADE = ("*.so", "*.pyc", "built_for.py")  # of the sources
 COUNTED = ("passed", "failure", "error", "skipped")
 
 
@@ -17,7 +17,8 @@ def digest_of_sources() -> str:
     files = [file for name in SOURCES for file in [ROOT / name, *(ROOT / name).rglob("*")]]
     found = hashlib.sha256()
     for file in sorted(files):
-        if file.is_file() and file.suffix not in NOT_SOURCES and file.parent != RESULTS:
+        is_source = not any(map(file.match, MADE)) and file.parent != RESULTS
+        if file.is_file() and is_source:
             found.update(f"{file.relative_to(ROOT)} {file.stat().st_size}\n".encode())
             found.update(file.read_bytes())
     return found.hexdigest()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from processes import MARK, wait_until_none
 
-from bench import environment, junit, stages
+from bench import environment, gpu_report, junit, stages
 from bench.gpu_report import ROOT, Report
 from bench.plan import HANG, Plan
 from bench.stages import Group, Stage
@@ -140,6 +140,19 @@ def test_other_sources_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("bench.gpu_report.digest_of_sources", lambda: "other")
     assert begin(tmp_path).stages == {}
     assert not (tmp_path / "state").exists()
+
+
+def test_a_build_changes_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a second call would begin anew."""
+    monkeypatch.setattr("bench.gpu_report.ROOT", tmp_path)
+    package = tmp_path / "gelu_kernels"
+    package.mkdir()
+    before = gpu_report.digest_of_sources()
+    for name in ("libgelu_kernels.so", "built_for.py"):
+        (package / name).touch()
+    assert gpu_report.digest_of_sources() == before
+    (package / "backend.py").touch()
+    assert gpu_report.digest_of_sources() != before
 
 
 def test_measurements_stand_in_one_list(tmp_path: Path) -> None:
