@@ -3,7 +3,6 @@
 import ctypes
 import fcntl
 import os
-import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
+from release.environments import PATH
+
 ROOT = Path(__file__).parent.parent
-SCRIPTS = sysconfig.get_path("scripts")  # where this interpreter's tools are
 
 WARNINGS = ["-Wall", "-Wextra"]
 if os.environ.get("CMAKE_COMPILE_WARNING_AS_ERROR") == "ON":  # as in setup.py
@@ -48,7 +48,7 @@ def compile_and_load(
     include: Sequence[Path] = (),
 ) -> ctypes.CDLL:
     """Only what has changed is compiled. CXXFLAGS come last, as for a sanitizer."""
-    os.environ["PATH"] = os.pathsep.join([SCRIPTS, os.environ["PATH"]])
+    os.environ["PATH"] = PATH
     asked = os.environ.get("CXXFLAGS", "").split()
     path = cpp_extension.load(
         name,

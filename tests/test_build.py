@@ -4,13 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import sysconfig
 from pathlib import Path
 
 import pytest
 from cpp_library import ROOT
 
-PATH = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
+from release.environments import PATH
+
 MISSING = [tool for tool in ("cmake", "ninja") if shutil.which(tool, path=PATH) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
 

@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
 from cpp_library import ROOT
+
+from release.environments import PATH
 
 DIFF = ROOT / "docs" / "new_gate.diff"
 PAGE = (ROOT / "docs" / "contributing.md").read_text()
@@ -35,8 +36,7 @@ def tree(tmp_path: Path) -> Path:
 def run(command: str, tree: Path) -> str:
     """By this interpreter, and with its programs first."""
     command = re.sub(r"\bpython ", f"{sys.executable} ", command)
-    path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-    environment = os.environ | {"PATH": path, "PYTHONPATH": str(tree), "FORCE_ONLY_CPU": "1"}
+    environment = os.environ | {"PATH": PATH, "PYTHONPATH": str(tree), "FORCE_ONLY_CPU": "1"}
     environment["GIT_CEILING_DIRECTORIES"] = str(tree.parent)  # it is in no repository
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):  # of the run that this test is of
         environment.pop(name, None)

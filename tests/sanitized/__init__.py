@@ -20,6 +20,8 @@ from pathlib import Path
 import cpp_library
 from cpp_library import ROOT
 
+from release.environments import PATH
+
 HERE = Path(__file__).parent
 COMPILER = os.environ.get("CXX", "c++")  # as CMake chooses
 
@@ -47,8 +49,7 @@ class Sanitizer:
         """What this machine lacks, empty if nothing."""
         if not sys.platform.startswith("linux"):
             return "Linux"
-        path = os.pathsep.join([cpp_library.SCRIPTS, os.environ["PATH"]])
-        tools = [name for name in ("cmake", "ninja", COMPILER) if not shutil.which(name, path=path)]
+        tools = [name for name in ("cmake", "ninja", COMPILER) if not shutil.which(name, path=PATH)]
         return ", ".join(tools or [str(p) for p in self._runtimes if not p.is_absolute()])
 
     @property
