@@ -121,6 +121,10 @@ def test_no_file_is_missing(hub: Path) -> None:
         assert included <= named, (source, included - named)
 
 
+def test_it_has_the_licence(hub: Path) -> None:
+    assert (hub / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
 @pytest.mark.parametrize("cuda", [None, "12.8", "13.0"])
 def test_the_build_is_found(cuda: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", cuda)

@@ -116,6 +116,7 @@ def write(folder: Path) -> None:
         elif sources != REPLACED:
             repository.add_operators(flags, sources)
     repository.add_cuda_kernels()
+    repository.copy("LICENSE")
     repository.write()
     package = folder / "torch-ext" / variant.PACKAGE.name
     variant.write_package(package, "*.so", "built_for.py")
