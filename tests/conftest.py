@@ -44,7 +44,8 @@ def seed() -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says how many cases the fuzzing ran."""
-    reports = [r for rs in terminalreporter.stats.values() for r in rs if hasattr(r, "when")]
+    found = [report for reports in terminalreporter.stats.values() for report in reports]
+    reports = [report for report in found if isinstance(report, pytest.TestReport)]
     cases = sum(n for r in reports for name, n in r.user_properties if name == "fuzz_cases")
     if cases:
         seconds = sum(r.duration for r in reports if "test_fuzz.py" in r.nodeid)
