@@ -30,9 +30,8 @@ def is_small(shapes: list[list[int]]) -> bool:
 
 def profiled(call: Callable[[], object]) -> tuple[set[str], int]:
     """The operators that ran, and the bytes that they allocated."""
-    # acc_events: without it, torch 2.11 warns of what a second cycle would lose.
     with profile(
-        activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True, record_shapes=True
+        activities=[ProfilerActivity.CPU], profile_memory=True, record_shapes=True
     ) as result:
         keep = call()
     del keep
