@@ -16,8 +16,9 @@ TRITON := triton==3.9.0
 # Without its dependencies, as torchvision from there does not load beside every torch.
 TIMM := timm==1.0.31
 
-# Without its dependencies, which check signatures of downloads.
-KERNELS := kernels==0.17.2
+# Without its dependencies, which check signatures of downloads. With it, the models of the
+# transformers for Python 3.10 cannot be pickled.
+KERNELS := 'kernels==0.17.2; python_version >= "3.11"'
 
 PIP := $(PYTHON) -m pip --disable-pip-version-check
 SOURCES := $(shell find csrc machine_code release tests -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh')
