@@ -26,7 +26,7 @@ def load() -> list[dict]:
 def test(pair: str) -> dict[str, object]:
     environment = with_torch(pair)
     python, torch = pair.split(":")
-    start = perf_counter()
+    start, tested = perf_counter(), commit()
     with last_commit() as folder:
         report = folder / "tests.xml"
         # What failed is in the report; without one, nothing was tested.
@@ -38,7 +38,7 @@ def test(pair: str) -> dict[str, object]:
         "python": python,
         "torch": torch,
         "date": date.today().isoformat(),
-        "commit": commit(),
+        "commit": tested,
         "seconds": round(perf_counter() - start),
         **{key: found[key] for key in KEPT},
     }
