@@ -40,7 +40,7 @@ def main() -> None:
         },
         "build": _C.build_info(),
         "kernels for a GPU": {
-            "NVIDIA, AMD": backend.for_nvidia(),
+            "AMD" if torch.version.hip else "NVIDIA": backend.for_nvidia(),
             "Intel": "triton",
             "triton": installed_version("triton"),
         },

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 import stub_driver
+import torch
 
 from gelu_kernels import backend
 
@@ -83,8 +84,10 @@ def test_the_backend_is_reported(wanted):
         assert "ImportError: GELU_KERNELS_BACKEND is 'cuda'" in message
         return
     result = stub_driver.run("-m", "gelu_kernels", GELU_KERNELS_BACKEND=wanted)
-    (line,) = [line for line in result.stdout.splitlines() if "NVIDIA, AMD" in line]
-    assert line.split()[-1] == (wanted or ("cuda" if HAS_CUDA else "triton"))
+    maker = "AMD" if torch.version.hip else "NVIDIA"
+    lines = map(str.split, result.stdout.splitlines())
+    (words,) = [words for words in lines if words[:1] == [maker]]
+    assert words[1:] == [wanted or ("cuda" if HAS_CUDA else "triton")]
 
 
 # Triton absent
