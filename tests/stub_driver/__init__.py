@@ -272,12 +272,16 @@ def enabled(
         ptx_on_cpu.record_allocations()
     state = _state(arch, portable)
     state.reset(execute)
-    devices = SimpleNamespace(device=state.guard)
+    devices, device_module = SimpleNamespace(device=state.guard), torch.get_device_module
+
+    def get_device_module(device: torch.device | str) -> object:
+        return devices if torch.device(device).type == "cpu" else device_module(device)
+
     callback = _OnLaunch(state.on_launch if record or execute else 0)
     _libcuda().stub_on_launch(callback)
     with (
         _active(state),
-        mock.patch.object(torch, "get_device_module", lambda device: devices),
+        mock.patch.object(torch, "get_device_module", get_device_module),
         registered("CPU"),
     ):
         yield state
