@@ -34,5 +34,6 @@ def load_library() -> None:
 
 def ready_to_redistribute(argument: object) -> object:
     """Of an operator below autograd. Under no_grad, torch 2.11's redistribute calls detach_, for
-    which its DTensor has no rule."""
-    return argument.detach() if isinstance(argument, Tensor) else argument
+    which its DTensor has no rule. torch 2.15's detach knows no placement but its own."""
+    is_old = release(torch.__version__) == "2.11"
+    return argument.detach() if is_old and isinstance(argument, Tensor) else argument
