@@ -19,11 +19,6 @@ from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels.operators import Extent
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec"),
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
-]
-
 
 @pytest.fixture(autouse=True)
 def compiled_anew() -> None:

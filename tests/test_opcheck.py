@@ -7,9 +7,6 @@ from layouts import LAYOUTS
 
 from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, PublicOperator
 
-# What opcheck does to a tensor that is no leaf.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-
 # Two runs of a random operator differ: only what does not compare them.
 OF_RANDOM = ("test_schema", "test_autograd_registration", "test_faketensor")
 CASES = [(torch.float32, "transposed", (3, 4, 8))]
