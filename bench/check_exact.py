@@ -27,7 +27,10 @@ def expected(workload: Workload, inputs: Inputs) -> Expected:
     step = max(1, PIECE // columns)
     gate = workload.gate
     formula = workload.operator.formula_of(
-        exact_gate(gate), reference.DISTRIBUTIONS[gate], lambda y, p: y / (1 - p)
+        exact_gate(gate),
+        reference.DISTRIBUTIONS[gate],
+        lambda y, p: y / (1 - p),
+        reference.clamp,
     )
     extents = [workload.operator.inputs[name] for name in workload.operator.operands]
     y = torch.empty_like(inputs.dy, dtype=torch.float64)

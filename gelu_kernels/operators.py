@@ -231,6 +231,7 @@ LINEAR = tuple(
 
 Gate = Callable[[Tensor], Tensor]
 Dropout = Callable[[Tensor, float], Tensor]
+Clamp = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,11 @@ class PublicOperator(Operator):
         return None
 
     def formula_of(
-        self, gate: Gate, distribution: Gate, dropout: Dropout = F.dropout
+        self,
+        gate: Gate,
+        distribution: Gate,
+        dropout: Dropout = F.dropout,
+        clamp: Clamp = torch.clamp,
     ) -> Callable[..., Tensor]:
         """A function of the operands in plain PyTorch, as short as one writes it: it is timed. Of a
         gate x F(x) and of F."""
@@ -308,7 +313,7 @@ class PublicOperator(Operator):
 
         def product(x: Tensor, up: Tensor, weight: Tensor | None = None) -> Tensor:
             if limit := self.numbers.get("limit"):
-                x, up = x.clamp(max=limit), up.clamp(-limit, limit)
+                x, up = clamp(x, max=limit), clamp(up, -limit, limit)
             if up_offset := self.numbers.get("up_offset"):
                 up = up + up_offset
             y = gate(x) * up

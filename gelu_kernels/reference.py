@@ -64,6 +64,12 @@ def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor], bound: float = 1e
     return x * distribution(torch.where(x > bound, bound, x))
 
 
+def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+    """torch.clamp, with a gradient of 1 at the limits, where torch 2.15 gives 0."""
+    x = x if min is None else torch.where(x < min, min, x)
+    return x if max is None else torch.where(x > max, max, x)
+
+
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """What :func:`gelu_kernels.functional.gelu` approximates: computed in float64, then rounded."""
     gate = next(gate for gate, name in _C.gates() if name == approximate)

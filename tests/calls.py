@@ -290,7 +290,7 @@ class Sample:
         """Of the operands; linear for a mask, with zeros for the gradients of loc and scale."""
         if self.call.op.family != "soi":
             gate, distribution = getattr(reference, self.gate), reference.DISTRIBUTIONS[self.gate]
-            return self.call.formula.formula_of(gate, distribution, self._dropout)
+            return self.call.formula.formula_of(gate, distribution, self._dropout, reference.clamp)
         select = partial(soi_oracle.select, self._kept)
         if "loc" in self.call.tensors:
             return lambda x, loc, scale: select(x) + 0 * loc + 0 * scale

@@ -116,7 +116,7 @@ def of_reference(form: Form, gate: str, *tensors: Tensor) -> Tensor:
         named["x"], named["up"] = named["halves"].chunk(2, -1)
     x, up = named["x"] + named.get("gate_bias", 0), named.get("up", torch.ones(()))
     if form is FORMS["glu, limited"]:
-        x, up = x.clamp(max=1.5), up.clamp(-1.5, 1.5) + 1
+        x, up = reference.clamp(x, max=1.5), reference.clamp(up, -1.5, 1.5) + 1
     return linear(function(x) * up, named["weight"], bias)
 
 

@@ -122,7 +122,8 @@ def glu(
             ``input``; nothing is broadcast.
         gate: the name of the gate, as for :func:`soi_map`.
         limit: a positive number. Gradients pass where x is at most ``limit``, and up from
-            ``-limit`` to ``limit``, as for ``torch.clamp``; a NaN stays NaN.
+            ``-limit`` to ``limit``, as for ``torch.clamp`` up to torch 2.13 (2.15 stops them at the
+            limits); a NaN stays NaN.
         up_offset: a finite number.
         weight: a number for each row, which is the last dimension: a tensor of the shape of
             ``input`` without its last dimension, of the same dtype and device. Under autocast it is
