@@ -1,5 +1,6 @@
 """Results of pytest, as its --junit-xml writes them."""
 
+from ast import literal_eval
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +18,8 @@ def read(path: Path) -> dict[str, object]:
         counts["passed" if outcome is None else outcome.tag] += 1
         if outcome is not None and outcome.tag == "skipped":
             reason = outcome.get("message", "")
+            if reason == "collection skipped":  # a module, with the reason beside its path and line
+                reason = literal_eval(outcome.text)[-1].removeprefix("Skipped: ")
             skipped[reason] = skipped.get(reason, 0) + 1
         elif outcome is not None:
             failures.append({"test": name, "message": (outcome.text or "")[-TAIL:]})

@@ -239,14 +239,16 @@ def test_junit(tmp_path: Path) -> None:
         "def test_c(): pytest.skip('no reason')\n"
         "def test_d(no_such_fixture): pass\n"
     )
+    (tmp_path / "test_none.py").write_text("import pytest\npytest.importorskip('nothing')\n")
     written = tmp_path / "all.xml"
-    pytest_run = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={written}", "test_all.py"]
+    pytest_run = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={written}"]
     subprocess.run(pytest_run, cwd=tmp_path, capture_output=True)
     found = junit.read(written)
-    assert [found[k] for k in ("passed", "failure", "error", "skipped")] == [1, 1, 1, 1]
+    assert [found[k] for k in ("passed", "failure", "error", "skipped")] == [1, 1, 1, 2]
     assert found["failures"][0]["test"] == "test_all::test_b"
     assert "assert 1 == 2" in found["failures"][0]["message"]
-    assert found["skipped because"] == {"no reason": 1}
+    missing = "could not import 'nothing': No module named 'nothing'"
+    assert found["skipped because"] == {"no reason": 1, missing: 1}
     assert found["largest errors"] == {"test_all::test_a": "3 ULP"}
 
 
