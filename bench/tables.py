@@ -18,6 +18,7 @@ from bench import runs
 from bench.measure import OVERHEAD
 from gelu_kernels import _C, reference
 from gelu_kernels.operators import PUBLIC
+from release import versions as release_versions
 
 OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is a CPU's
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -158,11 +159,32 @@ def gates() -> str:
     return table(("gate=", "approximate=", "x F(x)"), rows)
 
 
+def versions() -> str:
+    """One row for each release of torch that `make test-versions` has tried."""
+    header = ("torch", "Python", "passed", "skipped", "failed", "commit, date")
+    rows = []
+    for record in release_versions.load():
+        failed = record["failure"] + record["error"]
+        counts = (f"{n:,}" for n in (record["passed"], record["skipped"], failed))
+        made = f"{record['commit'][:7]}, {record['date']}"
+        rows.append((record["torch"], record["python"], *counts, made))
+    return table(header, rows)
+
+
+def skipped() -> str:
+    found = {record["torch"]: record["skipped because"] for record in release_versions.load()}
+    reasons = sorted(set().union(*found.values()))
+    rows = [(why, *(str(counts.get(why, 0)) for counts in found.values())) for why in reasons]
+    return table(("reason", *found), rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "gates": gates,
     "headline": headline,
     "operators": operators,
+    "skipped": skipped,
     "speed": speed,
+    "versions": versions,
 }
 
 
