@@ -33,7 +33,7 @@ def load_library() -> None:
 
 
 def ready_to_redistribute(argument: object) -> object:
-    """Of an operator below autograd. Under no_grad, torch 2.11's redistribute calls detach_, for
-    which its DTensor has no rule. torch 2.15's detach knows no placement but its own."""
-    is_old = release(torch.__version__) == "2.11"
+    """Of an operator below autograd. Under no_grad, redistribute of torch 2.11 and 2.12 calls
+    detach_, for which their DTensor has no rule. The detach of torch 2.15 redistributes itself."""
+    is_old = release(torch.__version__) in ("2.11", "2.12")
     return argument.detach() if is_old and isinstance(argument, Tensor) else argument
