@@ -57,17 +57,17 @@ def cauchy(x: Tensor) -> Tensor:
     return _gate(x, DISTRIBUTIONS["cauchy"], bound=1e75)
 
 
-def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor], bound: float = 1e3) -> Tensor:
-    # Beyond the bound F is 0 or 1, or x F(x) its limit. A finite factor there keeps 0 * inf out of
-    # value and gradient.
-    x = torch.where(x < -bound, -bound, x)
-    return x * distribution(torch.where(x > bound, bound, x))
-
-
 def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
     """torch.clamp, with a gradient of 1 at the limits, where torch 2.15 gives 0."""
     x = x if min is None else torch.where(x < min, min, x)
     return x if max is None else torch.where(x > max, max, x)
+
+
+def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor], bound: float = 1e3) -> Tensor:
+    # Beyond the bound F is 0 or 1, or x F(x) its limit. A finite factor there keeps 0 * inf out of
+    # value and gradient.
+    x = clamp(x, min=-bound)
+    return x * distribution(clamp(x, max=bound))
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
