@@ -13,7 +13,7 @@ import click
 from packaging.version import Version
 
 from bench import junit
-from bench.environment import commit
+from bench.environment import answer
 from release.environments import PAIRS, ROOT, last_commit, make, with_torch
 
 RECORD = ROOT / "release" / "versions.json"
@@ -27,7 +27,8 @@ def load() -> list[dict]:
 def test(pair: str) -> dict[str, object]:
     environment = with_torch(pair)
     python, torch = pair.split(":")
-    start, tested = perf_counter(), commit()
+    # Before the tests, during which another commit may come.
+    start, commit = perf_counter(), answer("git", f"--git-dir={ROOT / '.git'}", "rev-parse", "HEAD")
     with last_commit() as folder:
         report = folder / "tests.xml"
         # What failed is in the report; without one, nothing was tested.
@@ -39,7 +40,7 @@ def test(pair: str) -> dict[str, object]:
         "python": python,
         "torch": torch,
         "date": date.today().isoformat(),
-        "commit": tested,
+        "commit": commit,
         "seconds": round(perf_counter() - start),
         **{key: found[key] for key in KEPT},
     }
