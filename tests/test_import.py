@@ -11,20 +11,12 @@ import gelu_kernels
 print(*sorted(set(sys.modules) - before))
 """
 
-# Each takes a tenth of a second or more.
-HEAVY = (
-    "triton",
-    "torch._inductor",
-    "torch._dynamo",
-    "torch.distributed",
-    "torch.testing",
-    "sympy",
-)
 
-
-def test_nothing_heavy_is_imported() -> None:
+def test_only_our_own_modules_are_imported() -> None:
+    """Triton, SymPy and what torch loads when it needs it take a tenth of a second or more each."""
     result = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     modules = result.stdout.split()
     assert "gelu_kernels.functional" in modules
-    assert not [name for name in modules if name.startswith((*HEAVY, "gelu_kernels.compile."))]
+    assert not [name for name in modules if name.split(".")[0] != "gelu_kernels"]
+    assert not [name for name in modules if name.startswith("gelu_kernels.compile.")]
