@@ -13,7 +13,7 @@ import click
 from packaging.version import Version
 
 from bench import junit
-from bench.environment import answer
+from bench.environment import commit
 from release.environments import PAIRS, ROOT, last_commit, make, with_torch
 
 RECORD = ROOT / "release" / "versions.json"
@@ -27,8 +27,8 @@ def load() -> list[dict]:
 def test(pair: str) -> dict[str, object]:
     environment = with_torch(pair)
     python, torch = pair.split(":")
-    # Before the tests, during which another commit may come.
-    start, commit = perf_counter(), answer("git", f"--git-dir={ROOT / '.git'}", "rev-parse", "HEAD")
+    # Another commit may come during the tests. Changes in the tree are not copied.
+    start, tested = perf_counter(), commit().removesuffix("-dirty")
     with last_commit() as folder:
         report = folder / "tests.xml"
         # What failed is in the report; without one, nothing was tested.
@@ -40,7 +40,7 @@ def test(pair: str) -> dict[str, object]:
         "python": python,
         "torch": torch,
         "date": date.today().isoformat(),
-        "commit": commit,
+        "commit": tested,
         "seconds": round(perf_counter() - start),
         **{key: found[key] for key in KEPT},
     }
