@@ -167,7 +167,9 @@ def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> No
 @pytest.mark.parametrize(
     "body",
     [
-        "flagged(m, x[i])",
+        "half_threshold<Gate>(",
+        "open |= place",
+        "bernoulli<Gate>(z[i]",
         "standard_score(",
         "sum[i] = S::store(unrounded)",
         "static_cast<float>(Storage<Stored>::load(x[i]))",
