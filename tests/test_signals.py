@@ -20,8 +20,8 @@ def test_a_signal_every_millisecond() -> None:
                 count += 1
                 is_inside = False
 
-        # What assert_close imports when first called, DTensor, cannot be imported in the middle of
-        # its own import.
+        # The first call of assert_close imports DTensor. A handler must not import it once more in
+        # the middle, as torch then registers it twice.
         check_all(cases)
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
