@@ -27,7 +27,17 @@ def tree(model):
 
 
 def changes(replacement):
-    return {change.name: (type(change.old), type(change.new)) for change in replacement.changed}
+    """Of attributes: the classes of what they held and hold."""
+    return {
+        change.name: (type(change.old), type(change.new))
+        for change in replacement.changed
+        if not isinstance(change.new, tuple)
+    }
+
+
+def operators(replacement):
+    """Of methods: what computes their patterns."""
+    return {c.name: ", ".join(c.new) for c in replacement.changed if isinstance(c.new, tuple)}
 
 
 def reasons(replacement):

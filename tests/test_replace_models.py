@@ -8,20 +8,17 @@ from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from replacements import SavedBytes, changes, error, reasons, tree
+from replacements import SavedBytes, changes, error, operators, reasons, tree
 from torch import Tensor
 
 from gelu_kernels import nn, replace_activations
 from gelu_kernels.operators import APPROXIMATE
 from gelu_kernels.replace.describe import describe
-from gelu_kernels.replace.experts import clamped_glu
-from gelu_kernels.replace.glu import GLUGate
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
@@ -133,73 +130,71 @@ def timm_vit():
 
 
 MLP = "model.layers.0.mlp."
+GATED_MLP = {MLP: ("act_fn", "glu(act_fn)", "", "glu_linear(act_fn, down_proj)")}
+SWIGLU = ("SiLUActivation", "logistic", GATED_MLP)
 
-SWIGLU = ("SiLUActivation", "logistic", {}, {}, {MLP + "act_fn"}, {})
 
-# What each has: the class replaced, the gate, and where: with the Linear that comes before it, with
-# the reason why there is none to fuse, or in gated linear units; then what is left alone.
+def linear(gate, first, second=""):
+    """A gate after one linear layer, and before another, if that alone takes its result."""
+    return gate, "", f"bias_gelu({first}, {gate})", second and f"gate_linear({gate}, {second})"
+
+
+# What each has: the class replaced, the gate, and by module the activation's name, and what
+# computes ``forward`` without options, with fuse_bias (if anything else) and with recompute.
 MODELS = {
     "bert": (bert, "GELUActivation", "normal", {
-        "bert.encoder.layer.0.intermediate.intermediate_act_fn":
-            "bert.encoder.layer.0.intermediate.dense",
-        "cls.predictions.transform.transform_act_fn": "cls.predictions.transform.dense",
-    }, {}, set(), {}),
-    "gpt2": (gpt2, "NewGELUActivation", "normal_tanh", {}, {
-        "transformer.h.0.mlp.act": "not fused: transformers.pytorch_utils.Conv1D comes before it",
-    }, set(), {}),
+        "bert.encoder.layer.0.intermediate.": linear("intermediate_act_fn", "dense"),
+        "cls.predictions.transform.": linear("transform_act_fn", "dense"),
+    }),
+    "gpt2": (gpt2, "NewGELUActivation", "normal_tanh", {
+        "transformer.h.0.mlp.": ("act", "", "", "gate_linear(act, c_proj)"),
+    }),
     "bloom": (bloom, "BloomGelu", "normal_tanh", {
-        "transformer.h.0.mlp.gelu_impl": "transformer.h.0.mlp.dense_h_to_4h",
-    }, {}, set(), {}),
+        "transformer.h.0.mlp.": linear("gelu_impl", "dense_h_to_4h"),
+    }),
     "vit": (vit, "GELUActivation", "normal", {
-        "vit.layers.0.mlp.activation_fn": "vit.layers.0.mlp.fc1",
-    }, {}, set(), {}),
-    "t5": (t5, "NewGELUActivation", "normal_tanh", {}, {}, {
-        "encoder.block.0.layer.1.DenseReluDense.act", "decoder.block.0.layer.2.DenseReluDense.act",
-    }, {}),
-    "gemma": (partial(decoder, "Gemma"), "GELUTanh", "normal_tanh", {}, {}, {MLP + "act_fn"}, {}),
+        "vit.layers.0.mlp.": linear("activation_fn", "fc1", "fc2"),
+    }),
+    "t5": (t5, "NewGELUActivation", "normal_tanh", {
+        "encoder.block.0.layer.1.DenseReluDense.": ("act", "glu(act)", "", ""),
+        "decoder.block.0.layer.2.DenseReluDense.": ("act", "glu(act)", "", ""),
+    }),
+    "gemma": (partial(decoder, "Gemma"), "GELUTanh", "normal_tanh", GATED_MLP),
     "llama": (partial(decoder, "Llama"), *SWIGLU),
     "mistral": (partial(decoder, "Mistral"), *SWIGLU),
     "qwen3": (partial(decoder, "Qwen3"), *SWIGLU),
-    "phi3": (
-        partial(decoder, "Phi3", pad_token_id=0), "SiLUActivation", "logistic",
-        {}, {}, {MLP + "activation_fn"}, {},
-    ),
-    "mixtral": (
-        partial(decoder, "Mixtral", **EXPERTS), "SiLUActivation", "logistic",
-        {}, {}, {MLP + "experts.act_fn"}, {},
-    ),
-    "gpt-oss": (
-        partial(decoder, "GptOss", swiglu_limit=0.5, **EXPERTS), "method", None,
-        {}, {}, {MLP + "experts._apply_gate"}, {},
-    ),
+    "phi3": (partial(decoder, "Phi3", pad_token_id=0), "SiLUActivation", "logistic", {
+        MLP: ("activation_fn", "glu(activation_fn)", "", "glu_linear(activation_fn, down_proj)"),
+    }),
+    "mixtral": (partial(decoder, "Mixtral", **EXPERTS), "SiLUActivation", "logistic", {
+        MLP + "experts.": ("act_fn", "glu(act_fn)", "", ""),
+    }),
+    "gpt-oss": (partial(decoder, "GptOss", swiglu_limit=0.5, **EXPERTS), "", None, {}),
     "clip": (clip, "QuickGELUActivation", "logistic_1702", {
-        f"{part}_model.encoder.layers.0.mlp.activation_fn":
-            f"{part}_model.encoder.layers.0.mlp.fc1" for part in ("text", "vision")
-    }, {}, set(), {}),
+        f"{part}_model.encoder.layers.0.mlp.": linear("activation_fn", "fc1", "fc2")
+        for part in ("text", "vision")
+    }),
     "whisper": (whisper, "GELUActivation", "normal", {
-        f"model.{coder}.layers.0.activation_fn": f"model.{coder}.layers.0.fc1"
+        f"model.{coder}.layers.0.": linear("activation_fn", "fc1")
         for coder in ("encoder", "decoder")
-    }, {}, set(), {"model.encoder": "its forward calls gelu itself"}),
-    "timm mlp": (timm_mlp, "GELU", "normal", {"act": "fc1"}, {}, set(), {}),
+    }),
+    "timm mlp": (timm_mlp, "GELU", "normal", {"": linear("act", "fc1")}),
     "timm vit": (timm_vit, "QuickGELU", "logistic_1702", {
-        "blocks.0.mlp.act": "blocks.0.mlp.fc1",
-    }, {}, set(), {}),
+        "blocks.0.mlp.": linear("act", "fc1"),
+    }),
 }  # fmt: skip
 
-
-# The linear layer that alone takes the activation's result, or the unit's, where there is one.
-RECOMPUTED = {
-    "bert": ("bert.encoder.layer.0.output.dense",),
-    "gpt2": ("transformer.h.0.mlp.c_proj",),
-    "vit": ("vit.layers.0.mlp.fc2",),
-    "clip": tuple(f"{part}_model.encoder.layers.0.mlp.fc2" for part in ("text", "vision")),
-    **dict.fromkeys(("gemma", "llama", "mistral", "qwen3", "phi3"), (MLP + "down_proj",)),
+# Other methods that are fused, whatever the options are.
+METHODS = {
+    "mixtral": {MLP + "experts._apply_gate": "glu(act_fn)"},
+    "gpt-oss": {MLP + "experts._apply_gate": "glu(swish)"},
+    "whisper": {"model.encoder.forward": "gate(gelu), gate(gelu)"},
 }
 
 
 @pytest.fixture(params=MODELS)
 def case(request):
-    make, old, gate, fused, not_fused, gated, left_alone = MODELS[request.param]
+    make, old, gate, owners = MODELS[request.param]
     torch.manual_seed(0)
     model, inputs = make()
     # Their initial weights are so small that every activation is next to 0; these spread.
@@ -213,9 +208,8 @@ def case(request):
     # Bloom has 8 digits of sqrt(2/pi): that moves outputs by 2e-9 and losses by 4e-10.
     bound, loss_bound = (1e-8, 1e-9) if request.param == "bloom" else (1e-10, 1e-12)
     return SimpleNamespace(
-        model=model.double(), inputs=inputs, old=old, gate=gate, fused=fused,
-        not_fused=not_fused, gated=gated, left_alone=left_alone, bound=bound,
-        loss_bound=loss_bound, recomputed=RECOMPUTED.get(request.param, ()),
+        model=model.double(), inputs=inputs, old=old, gate=gate, owners=owners, bound=bound,
+        loss_bound=loss_bound, methods=METHODS.get(request.param, {}),
     )  # fmt: skip
 
 
@@ -274,32 +268,43 @@ def distance(actual, expected):
 
 def test_what_is_replaced(case):
     replacement = replace_activations(case.model)
-    assert changes(replacement).keys() == {*case.fused, *case.not_fused, *case.gated}
+    names = {owner + names[0] for owner, names in case.owners.items()}
+    assert changes(replacement).keys() == names
     for change in replacement.changed:
-        assert type(change.old).__name__ == case.old
-        if case.gate is None:
-            assert change.new.func is clamped_glu
-        elif change.name in case.gated:
-            assert type(change.new) is GLUGate and change.new.gate == case.gate
-        else:
-            assert type(change.new) is nn.GELU
-            assert change.new.approximate == APPROXIMATE[case.gate]
-    assert reasons(replacement) == case.left_alone
+        if change.name in names:
+            assert type(change.old).__name__ == case.old
+            assert describe(change.new) == (
+                "gelu_kernels.nn.SiLU"
+                if case.gate == "logistic"
+                else f"gelu_kernels.nn.GELU({APPROXIMATE[case.gate]!r})"
+            )
+    fused = {owner + "forward": names[1] for owner, names in case.owners.items() if names[1]}
+    assert operators(replacement) == case.methods | fused
+    assert not reasons(replacement)
 
 
-def test_what_is_fused(case):
-    keys = list(case.model.state_dict())
+@pytest.mark.parametrize("option", ["fuse_bias", "recompute"])
+def test_what_is_fused(case, option):
+    """Of the parameters, the state dict and the layers nothing changes."""
+    before, keys = tree(case.model), list(case.model.state_dict())
     parameters = list(case.model.parameters())
-    replacement = replace_activations(case.model, fuse_bias=True)
-    new = {change.name: change.new for change in replacement.changed}
-    assert new.keys() == {*case.fused, *case.fused.values(), *case.not_fused, *case.gated}
-    for activation, linear in case.fused.items():
-        assert type(new[activation]) is torch.nn.Identity
-        assert type(new[linear]) is nn.LinearGELU
-        assert new[linear].approximate == APPROXIMATE[case.gate]
-    assert reasons(replacement) == case.not_fused | case.left_alone
-    assert list(case.model.state_dict()) == keys
-    assert all(a is b for a, b in zip(case.model.parameters(), parameters, strict=True))
+    index = 2 if option == "fuse_bias" else 3
+    with replace_activations(case.model, **{option: True}) as replacement:
+        fused = {
+            o + "forward": n[index] or n[1] for o, n in case.owners.items() if n[index] or n[1]
+        }
+        assert operators(replacement) == case.methods | fused
+        left = {owner + n[0] for owner, n in case.owners.items() if not (n[index] or n[1])}
+        why = replacement.not_fused if option == "fuse_bias" else replacement.not_recomputed
+        assert left <= why.keys()
+        assert list(case.model.state_dict()) == keys
+        assert all(a is b for a, b in zip(case.model.parameters(), parameters, strict=True))
+        assert all(
+            type(module) is type(before[name][0]) or isinstance(module, type(before[name][0]))
+            for name, module in case.model.named_modules()
+            if name not in changes(replacement)
+        )
+    assert tree(case.model) == before
 
 
 def test_float64(case):
@@ -398,10 +403,11 @@ def test_copies_and_restore(case, fuse_bias):
     with replace_activations(case.model, fuse_bias=fuse_bias) as replacement:
         expected = logits(case.model, case.inputs)
         copies = [copy.deepcopy(case.model), pickle.loads(pickle.dumps(case.model))]
-        kinds = {change.name: type(change.new) for change in replacement.changed}
+        names = [change.name.rpartition(".")[0] for change in replacement.changed]
+        kinds = {name: type(case.model.get_submodule(name)) for name in names}
     for copied in copies:
         assert torch.equal(logits(copied, case.inputs), expected)
-        assert {name: type(attrgetter(name)(copied)) for name in kinds} == kinds
+        assert {name: type(copied.get_submodule(name)) for name in kinds} == kinds
     assert tree(case.model) == before
     assert torch.equal(logits(case.model, case.inputs), unpatched)
 
@@ -418,21 +424,6 @@ def test_compile(case):
 # Recomputing
 
 
-def test_what_is_recomputed(case):
-    """Of the parameters, the state dict and the copies nothing changes, and all is undone."""
-    before, keys = tree(case.model), list(case.model.state_dict())
-    parameters = list(case.model.parameters())
-    with replace_activations(case.model, recompute=True) as replacement:
-        new = {change.name for change in replacement.changed}
-        assert new - {*case.fused, *case.not_fused, *case.gated} == {*case.recomputed}
-        assert list(case.model.state_dict()) == keys
-        assert all(a is b for a, b in zip(case.model.parameters(), parameters, strict=True))
-        expected = logits(case.model, case.inputs)
-        for copied in (copy.deepcopy(case.model), pickle.loads(pickle.dumps(case.model))):
-            assert torch.equal(logits(copied, case.inputs), expected)
-    assert tree(case.model) == before
-
-
 def test_recomputing_has_the_same_bits(case):
     """And keeps a tensor less for each layer."""
     kept, found = [], []
@@ -443,7 +434,7 @@ def test_recomputing_has_the_same_bits(case):
             kept.append(saved.total)
             found.append(compute(case.model, case.inputs))
     assert all(map(torch.equal, *found))
-    assert (kept[1] < kept[0]) == bool(case.recomputed)
+    assert (kept[1] < kept[0]) == any(names[3] for names in case.owners.values())
 
 
 @few_models

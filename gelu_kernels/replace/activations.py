@@ -1,8 +1,8 @@
 """Which gate an activation is, which of ours computes it, and why one is left alone."""
 
-import inspect
 from collections.abc import Callable
 from functools import partial
+from types import CodeType, FunctionType
 
 import torch
 from torch.nn.functional import gelu as torch_gelu
@@ -36,14 +36,30 @@ _CLASSES = {
 def gate_of(activation: object) -> str | None:
     """The gate that a module or a function is; None if it is none that is known."""
     cls = type(activation)
-    function = function_of(activation)
-    if cls in (torch.nn.GELU, nn.GELU):
+    if cls is nn.SiLU or cls is torch.nn.SiLU:
+        return "logistic"
+    if cls is nn.GELU or cls is torch.nn.GELU:
         return _GATES.get(activation.approximate)
+    function = function_of(activation)
     if function is torch_gelu or function is functional.gelu:
         return _GATES.get(getattr(activation, "keywords", {}).get("approximate", "none"))
-    if cls in (torch.nn.SiLU, nn.SiLU) or function is torch_silu or function is functional.silu:
+    if function is torch_silu or function is functional.silu:
         return "logistic"
-    return _CLASSES.get(f"{cls.__module__}.{cls.__qualname__}")
+    if function is swish:
+        return SIGMOID_GATES.get(activation.keywords["alpha"])
+    return _CLASSES.get(name_of_class(activation))
+
+
+SIGMOID_GATES = {1.702: "logistic_1702", 1.0: "logistic"}  # alpha to gate
+
+
+def swish(x: torch.Tensor, alpha: float) -> torch.Tensor:
+    """An activation that a method computes by arithmetic."""
+    return x * torch.sigmoid(x * alpha)
+
+
+def name_of_class(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def name_of(gate: str) -> str:
@@ -54,7 +70,8 @@ def name_of(gate: str) -> str:
 def ours_for(old: object, gate: str) -> torch.nn.Module | Callable:
     if isinstance(old, torch.nn.Module):
         new = nn.SiLU() if gate == "logistic" else nn.GELU(APPROXIMATE[gate])
-        return new.train(old.training)
+        hand_over(old, new)
+        return new
     if gate == "logistic":
         return functional.silu
     if gate == "normal":
@@ -62,38 +79,63 @@ def ours_for(old: object, gate: str) -> torch.nn.Module | Callable:
     return partial(functional.gelu, approximate=APPROXIMATE[gate])
 
 
-def unknown(value: object, names: tuple[str, ...]) -> str:
-    """Why no gate is known for what goes by one of the names; empty for all else."""
+def hand_over(old: torch.nn.Module, new: torch.nn.Module) -> None:
+    """What a module has of ``torch.nn.Module``, hooks above all: a hook that is put on either, or
+    removed, is the other's too."""
+    vars(new).update({key: value for key, value in vars(old).items() if key in _STATE})
+
+
+_STATE = {*vars(torch.nn.Module()), "forward"}
+
+
+def is_compiled(value: object) -> bool:
+    return name_of_class(value) == "torch._dynamo.eval_frame.OptimizedModule"
+
+
+def why_not(value: object, names: tuple[str, ...]) -> str:
+    """Why an activation, or what goes by the name of one, is left alone; empty for all else."""
+    if gate_of(value):
+        return intercepted(value)
+    if is_compiled(value) and gate_of(value._orig_mod):
+        return "it is compiled"
     if isinstance(value, torch.nn.Module):
         name = "" if value._modules else getattr(value, "original_name", type(value).__name__)
     else:
         name = "" if isinstance(value, type) else getattr(function_of(value), "__name__", "")
-    if is_ours(value) or not _is_one_of(names, name):
+    if is_ours(value) or not (is_one_of(names, name) or called_by(value, names)):
         return ""
     return f"{describe(value)} is not known to be one of the gates"
 
 
-def calls_itself(module: torch.nn.Module, names: tuple[str, ...]) -> str:
-    """The function of such a name that the source of ``forward`` uses, if it does."""
-    if _is_one_of(names, type(module).__name__) and not module._modules:
-        return ""  # left alone by its name already
-    forward = getattr(type(module), "forward", None)  # none in TorchScript
-    code = getattr(inspect.unwrap(forward), "__code__", None)
-    used = code.co_names if code else ()
-    return next((n for n in used if _is_one_of(names, n) and not hasattr(module, n)), "")
+def called_by(function: object, names: tuple[str, ...]) -> str:
+    """The first of such names that a function uses, or a function of its module that it uses."""
+    if not isinstance(function, FunctionType):
+        return ""
+    functions = [function]
+    for each in functions:
+        used = sorted(names_in(each.__code__))
+        if found := next((name for name in used if is_one_of(names, name)), ""):
+            return found
+        for inner in (each.__globals__.get(name) for name in used):
+            is_new = isinstance(inner, FunctionType) and inner not in functions
+            if is_new and inner.__module__ == function.__module__:
+                functions.append(inner)
+    return ""
+
+
+def names_in(code: CodeType) -> set[str]:
+    """Globals and attributes, of functions within too."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return {*code.co_names}.union(*map(names_in, inner))
 
 
 def intercepted(value: object) -> str:
     """Why a module or a function does more than its class says; empty if it does not."""
-    if getattr(value, "inplace", False) or getattr(value, "keywords", {}).get("inplace"):
+    own = value.__dict__ if isinstance(value, torch.nn.Module) else getattr(value, "keywords", {})
+    if own.get("inplace"):
         return "it overwrites its input"
-    if not isinstance(value, torch.nn.Module):
-        return ""
-    if "forward" in vars(value):
-        return "its forward was replaced"
-    hooks = ("forward_hooks", "forward_pre_hooks", "backward_hooks", "backward_pre_hooks")
-    return "it has hooks" if any(getattr(value, f"_{kind}") for kind in hooks) else ""
+    return "its forward was replaced" if "forward" in own else ""
 
 
-def _is_one_of(names: tuple[str, ...], name: str) -> bool:
+def is_one_of(names: tuple[str, ...], name: str) -> bool:
     return any(n in name.lower() for n in names)

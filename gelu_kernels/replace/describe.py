@@ -1,4 +1,4 @@
-"""What the report calls a module or a function."""
+"""What the report calls a module, a function or a method."""
 
 from functools import partial
 
@@ -15,10 +15,12 @@ def describe(value: object) -> str:
     if isinstance(value, partial):
         keywords = ", ".join(f"{k}={v!r}" for k, v in value.keywords.items())
         return f"partial({describe(value.func)}, {keywords})"
+    if isinstance(value, tuple):  # operators that compute a method
+        return ", ".join(value)
     if value is torch.nn.functional.gelu:  # a builtin of another module
         return "torch.nn.functional.gelu"
     name = getattr(value, "__qualname__", None)
-    return f"{_package(value)}.{name}" if name else repr(value)
+    return f"{_package(value)}.{name}" if name else str(value)
 
 
 def is_ours(value: object) -> bool:

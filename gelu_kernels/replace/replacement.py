@@ -1,16 +1,20 @@
 """What was done to a model, and how to undo it."""
 
 from dataclasses import dataclass, field
-from types import MethodType, TracebackType
+from types import TracebackType
 
 import torch
 
+from gelu_kernels.replace.activations import hand_over
 from gelu_kernels.replace.describe import describe
 
 
 @dataclass(frozen=True)
 class Change:
     """One attribute of one module: ``name`` is qualified, as in ``model.named_modules()``.
+
+    Where it is a method, ``old`` is the function and ``new`` the operators that compute its
+    patterns now.
 
     >>> from gelu_kernels import nn
     >>> print(Change("mlp.act", torch.nn.GELU(), nn.GELU(), torch.nn.Module()))
@@ -22,10 +26,6 @@ class Change:
     new: object
     owner: torch.nn.Module = field(repr=False)
 
-    @property
-    def attribute(self) -> str:
-        return self.name.rpartition(".")[2]
-
     def __str__(self) -> str:
         return f"{self.name}: {describe(self.old)} -> {describe(self.new)}"
 
@@ -34,10 +34,11 @@ class Replacement:
     """What :func:`replace_activations` did to a model. ``print`` shows a line for each part.
 
     Attributes:
-        changed: a :class:`Change` for each attribute that now holds something else.
-        left_alone: what goes by the name of GELU or SiLU and was not replaced: name to reason.
-        not_fused: with ``fuse_bias``, the modules replaced alone: name to reason.
-        not_recomputed: with ``recompute``, the modules whose result is kept: name to reason.
+        changed: a :class:`Change` for each attribute replaced and each method fused.
+        left_alone: what is named GELU or SiLU, or calls one, and was not replaced: name to reason.
+        not_fused: activations replaced alone that could have been in a fused pattern: name to
+            reason.
+        not_recomputed: with ``recompute``, activations whose result is kept: name to reason.
 
     As a context manager it restores the model at the end.
 
@@ -58,32 +59,31 @@ class Replacement:
         self.left_alone: dict[str, str] = {}
         self.not_fused: dict[str, str] = {}
         self.not_recomputed: dict[str, str] = {}
+        # Owner, attribute, what it held before, and what it was given.
+        self._given: list[tuple[torch.nn.Module, str, object, object]] = []
 
     def restore(self) -> None:
-        """Put back every module and function that was replaced, the very objects.
+        """Put back every module, function and method that was replaced, the very objects.
 
-        Parameters keep the values, dtypes and devices that they have now. ``changed`` is empty
-        then.
+        Parameters and hooks stay as they are now. ``changed`` is empty then.
 
         Raises:
             RuntimeError: the model was changed in the same places since, by another
                 ``replace_activations`` for example, which is to be restored first. Nothing is
                 restored.
         """
-        for change in self.changed:
-            if getattr(change.owner, change.attribute, None) is not change.new:
+        for owner, attribute, _, given in self._given:
+            if getattr(owner, attribute, None) is not given:
                 raise RuntimeError(
-                    f"{self.function}: restore: {change.name} no longer holds "
-                    f"{describe(change.new)}; undo what changed it since first"
+                    f"{self.function}: restore: {attribute} of a {type(owner).__name__} no longer "
+                    f"holds {describe(given)}; undo what changed it since first"
                 )
-        while self.changed:
-            change = self.changed.pop()
-            if isinstance(change.old, torch.nn.Module):
-                change.old.train(change.new.training)
-            if isinstance(change.old, MethodType):  # of the class
-                delattr(change.owner, change.attribute)
-            else:
-                setattr(change.owner, change.attribute, change.old)
+        for owner, attribute, before, given in reversed(self._given):
+            if isinstance(before, torch.nn.Module):
+                hand_over(given, before)
+            setattr(owner, attribute, before)
+        self.changed.clear()
+        self._given.clear()
 
     def __enter__(self) -> "Replacement":
         return self
@@ -115,6 +115,30 @@ class Replacement:
 
     def set(self, owner: torch.nn.Module, name: str, new: object) -> None:
         """Change the attribute of the owner that has this qualified name."""
-        change = Change(name, getattr(owner, name.rpartition(".")[2]), new, owner)
-        setattr(owner, change.attribute, new)
-        self.changed.append(change)
+        attribute = name.rpartition(".")[2]
+        self.changed.append(Change(name, getattr(owner, attribute), new, owner))
+        self._give(owner, attribute, new)
+
+    def set_class(
+        self, owner: torch.nn.Module, name: str, cls: type, operators: dict[str, tuple[str, ...]]
+    ) -> None:
+        """Give the owner a class in which these operators compute patterns of the methods."""
+        for method, new in operators.items():
+            qualified = f"{name}.{method}" if name else method
+            self.changed.append(Change(qualified, getattr(cls.__base__, method), new, owner))
+        self._give(owner, "__class__", cls)
+
+    def tidy(self) -> None:
+        """Leave out what is said of a module whose own method is fused, and of the method of one
+        that is left alone itself."""
+        fused = {c.name.rpartition(".")[0] for c in self.changed if isinstance(c.new, tuple)}
+        names = self.left_alone.keys()
+        self.left_alone = {
+            name: why
+            for name, why in self.left_alone.items()
+            if name not in fused and (name == "" or name.rpartition(".")[0] not in names)
+        }
+
+    def _give(self, owner: torch.nn.Module, attribute: str, new: object) -> None:
+        self._given.append((owner, attribute, getattr(owner, attribute), new))
+        setattr(owner, attribute, new)

@@ -1,0 +1,139 @@
+"""What a fused method calls in place of a pattern.
+
+Each takes the activation, and the linear layer, that the module has at the time. What our operators
+do not take, such as a sparse factor, or one that broadcasts, the original functions compute.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from gelu_kernels import functional
+from gelu_kernels.operators import APPROXIMATE
+from gelu_kernels.plain import is_plain_linear, is_plain_tensor
+from gelu_kernels.replace.activations import gate_of, swish
+from gelu_kernels.replace.kinds import is_conv1d, is_gate, is_gelu, is_linear_with_bias
+
+__all__ = ["bias_gelu", "gate", "gate_linear", "glu", "glu_linear", "partial", "product", "swish"]
+
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def gate(activation: Callable, input: Tensor) -> Tensor:
+    """``activation(input)``, where that is a function."""
+    name = _gate_of(activation)
+    return functional.gate(input, gate=name) if name and _is_taken(input) else activation(input)
+
+
+def glu(
+    activation: Callable,
+    left: Tensor,
+    right: Tensor,
+    *,
+    gate_is_left: bool = True,
+    limit: float | None = None,
+    up_offset: float = 0.0,
+) -> Tensor:
+    """``activation(left) * right``, or the other way round, of clamped and shifted factors."""
+    x, up = (left, right) if gate_is_left else (right, left)
+    name = _unit_of(activation, x, up, limit)
+    if name:
+        return functional.glu(x, up, gate=name, limit=limit, up_offset=up_offset)
+    if limit is not None:
+        x, up = x.clamp(max=limit), up.clamp(min=-limit, max=limit)
+    up = up + up_offset if up_offset else up
+    return activation(x) * up if gate_is_left else up * activation(x)
+
+
+def glu_linear(
+    activation: Callable,
+    linear: torch.nn.Module,
+    factors: tuple[Tensor, Tensor],
+    *,
+    gate_is_left: bool = True,
+    limit: float | None = None,
+    up_offset: float = 0.0,
+) -> Tensor:
+    """``linear`` of :func:`glu` of the factors."""
+    x, up = factors if gate_is_left else factors[::-1]
+    options = {"limit": limit, "up_offset": up_offset}
+    name = _unit_of(activation, x, up, limit)
+    if name and is_plain_linear(linear) and _fits(x, linear.weight):
+        return functional.glu_linear(x, up, linear.weight, linear.bias, gate=name, **options)
+    return linear(glu(activation, *factors, gate_is_left=gate_is_left, **options))
+
+
+def gate_linear(activation: Callable, linear: torch.nn.Module, input: Tensor) -> Tensor:
+    """``linear(activation(input))``, of a ``Linear`` or a ``Conv1D``."""
+    name = _gate_of(activation)
+    if name and _is_taken(input) and (is_plain_linear(linear) or is_conv1d(linear)):
+        weight = linear.weight.t() if is_conv1d(linear) else linear.weight
+        if _fits(input, weight):
+            return functional.gate_linear(input, weight, linear.bias, gate=name)
+    return linear(activation(input))
+
+
+def product(linear: torch.nn.Linear, input: Tensor) -> Tensor:
+    """The linear layer without its bias, which :func:`bias_gelu` adds."""
+    if not is_linear_with_bias(linear):
+        return linear(input)
+    return torch.nn.functional.linear(input, linear.weight)
+
+
+def bias_gelu(activation: Callable, linear: torch.nn.Linear, input: Tensor) -> Tensor:
+    if not is_linear_with_bias(linear):  # so that `product` added it
+        return activation(input)
+    approximate = APPROXIMATE[gate_of(activation)] if is_gelu(activation) else None
+    if approximate and _is_taken(input):
+        saved = {key: getattr(activation, key, default) for key, default in _SAVED.items()}
+        return functional.bias_gelu(input, linear.bias, approximate=approximate, **saved)
+    return activation(input + linear.bias)
+
+
+_SAVED = {"save": None, "dither": False}
+
+
+def _gate_of(activation: Callable) -> str | None:
+    """Where it keeps no code of its derivative: these operators have no such option."""
+    return gate_of(activation) if is_gate(activation) else None
+
+
+def _unit_of(activation: Callable, x: Tensor, up: Tensor, limit: float | None) -> str | None:
+    same = (
+        _is_taken(x)
+        and _is_taken(up)
+        and _is_kept(x, up)
+        and (x.shape, x.stride(), x.dtype) == (up.shape, up.stride(), up.dtype)
+        and x.device == up.device
+        and (limit is None or 0 < limit < float("inf"))
+    )
+    return _gate_of(activation) if same else None
+
+
+def _is_taken(input: object) -> bool:
+    if not isinstance(input, Tensor) or input.dtype not in _DTYPES:
+        return False
+    if torch.is_grad_enabled() and not is_dynamo_compiling() and input.is_inference():
+        return False  # Autograd cannot keep it; the original may keep another tensor.
+    if input.is_nested:
+        return input.layout is torch.jagged
+    return input.layout is torch.strided and is_plain_tensor(input)
+
+
+def _is_kept(input: Tensor, *others: Tensor) -> bool:
+    """Whether the original keeps the gate's input too, if anything is kept for the gradients of
+    the others. What is not kept may be overwritten before backward."""
+    return input.requires_grad or not any(other.requires_grad for other in others)
+
+
+def _fits(input: Tensor, weight: Tensor) -> bool:
+    return (
+        _is_kept(input, weight)
+        and input.dim() > 0
+        and input.shape[-1] == weight.shape[1]
+        and input.device == weight.device
+        and (input.dtype == weight.dtype or torch.is_autocast_enabled(input.device.type))
+    )

@@ -1,0 +1,115 @@
+"""What the attributes of a module are, as far as fusing depends on it. A fused method asks again at
+each call, so that an answer takes a microsecond at most."""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch.nn import Module
+from torch.nn.modules.module import _has_any_global_hook
+
+from gelu_kernels.plain import is_plain_linear, is_plain_module, is_plain_tensor
+from gelu_kernels.replace.activations import gate_of, intercepted, name_of_class
+
+_CONV1D = "transformers.pytorch_utils.Conv1D"
+
+# These write into no tensor that they are given, and leave autograd's modes as they are.
+_HARMLESS = {
+    "torch.nn.modules.linear.Linear",
+    "torch.nn.modules.linear.Identity",
+    "torch.nn.modules.dropout.Dropout",
+    "torch.nn.modules.container.ModuleDict",
+    "torch.nn.modules.container.ParameterDict",
+    "peft.tuners.lora.layer.Linear",
+    "peft.tuners._buffer_dict.BufferDict",
+    _CONV1D,
+}
+_HARMLESS_HOOKS = ("torch.distributed.", "transformers.integrations.tensor_parallel")
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+
+def value_of(owner: Module, name: str) -> object:
+    """An attribute, which may be one of an attribute's, as the module itself holds it."""
+    first, *rest = name.split(".")
+    own = owner.__dict__
+    for held in (own["_modules"], own, own["_parameters"], own["_buffers"]):
+        if first in held:
+            value = held[first]
+            for part in rest:
+                value = getattr(value, part, None)
+            return value
+    return None
+
+
+def is_gate(value: object) -> bool:
+    """An activation that computes a gate and nothing else, and keeps no code of its derivative."""
+    is_module = isinstance(value, Module)
+    return _is_activation(value) and not (is_module and value.__dict__.get("save"))
+
+
+def is_gelu(value: object) -> bool:
+    """One of GELU's formulas, which may keep a code."""
+    return _is_activation(value) and gate_of(value) != "logistic"
+
+
+def _is_activation(value: object) -> bool:
+    is_hooked = isinstance(value, Module) and not is_plain_module(value)
+    return not is_hooked and gate_of(value) is not None and not intercepted(value)
+
+
+def is_linear_with_bias(value: object) -> bool:
+    return is_plain_linear(value) and value.__dict__["_parameters"]["bias"] is not None
+
+
+def is_conv1d(value: object) -> bool:
+    """A linear layer of transformers, whose weight is transposed."""
+    return (
+        name_of_class(value) == _CONV1D
+        and is_plain_module(value)
+        and is_plain_tensor(value.weight)
+        and is_plain_tensor(value.bias)
+    )
+
+
+def is_harmless(value: object) -> bool:
+    """A module that writes into no tensor it is given."""
+    return is_plain_linear(value) or _is_harmless(value)
+
+
+def _is_harmless(value: object) -> bool:
+    if name_of_class(value) not in _HARMLESS or _has_any_global_hook():
+        return False
+    own = vars(value)
+    hooks = [hook for kind in _HOOKS for hook in own[kind].values()]
+    return (
+        "forward" not in own
+        and not own.get("inplace")
+        and all(_module_of(hook).startswith(_HARMLESS_HOOKS) for hook in hooks)
+        and all(map(is_harmless, own["_modules"].values()))
+    )
+
+
+def _module_of(hook: object) -> str:
+    function = hook.func if isinstance(hook, partial) else hook
+    return getattr(function, "__module__", None) or ""
+
+
+def _is_positive(value: object) -> bool:
+    return type(value) in (int, float) and 0 < value < float("inf")
+
+
+KINDS: dict[str, Callable[[object], bool]] = {
+    "gate": is_gate,
+    "gelu": is_gelu,
+    "linear": is_plain_linear,
+    "linear with bias": is_linear_with_bias,
+    "conv1d": is_conv1d,
+    "harmless": is_harmless,
+    "positive": _is_positive,
+    "1.702": lambda value: type(value) is float and value == 1.702,
+    "stored": lambda value: value is not None,
+}
+
+
+def is_kind(owner: Module, name: str, kind: str) -> bool:
+    """Whether an attribute of the module, which its class does not define, is of a kind."""
+    return not hasattr(type(owner), name.split(".")[0]) and KINDS[kind](value_of(owner, name))

@@ -1,0 +1,203 @@
+"""What of a method one operator can compute: gated linear units, and gates with the linear layer
+before or after them."""
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from gelu_kernels.replace.dataflow import DataFlow, Value
+from gelu_kernels.replace.options import Options
+from gelu_kernels.replace.parts import Gate, Parts, both_ways, call, operands
+
+# These write into no tensor that they are given, unless by a keyword.
+_FUNCTIONS = (
+    F.linear, F.gelu, F.sigmoid, F.softmax, F.layer_norm, torch.sigmoid, torch.tanh, torch.erf,
+    torch.exp, torch.softmax, torch.matmul, torch.bmm, torch.cat, torch.chunk, torch.split,
+    torch.unbind, torch.clamp, torch.mul, torch.add, torch.sub, torch.div, torch.reshape,
+    torch.transpose, torch.permute, torch.flatten, torch.einsum,
+)  # fmt: skip
+_METHODS = {
+    "chunk", "split", "unbind", "unflatten", "flatten", "view", "reshape", "transpose", "permute",
+    "t", "contiguous", "squeeze", "unsqueeze", "expand", "narrow", "to", "float", "half",
+    "bfloat16", "type_as", "clamp", "clip", "sigmoid", "tanh", "mul", "add", "sub", "div", "matmul",
+    "size", "dim", "sum", "mean", "softmax", "clone", "detach",
+}  # fmt: skip
+_PURE = {"constant", "global", "variable", "receiver", "mul", "add", "neg", "read"}
+
+
+@dataclass
+class Pattern:
+    """``values`` are its values, each with the expression that comes in its place."""
+
+    operator: str  # a function of fused.py
+    gate: str
+    linear: str  # empty where there is none
+    values: dict[Value, ast.expr]
+    needs: set[tuple[str, str]]  # names of attributes of the module, and their kinds
+
+    def __str__(self) -> str:
+        linear_first = self.operator == "bias_gelu"
+        names = (self.linear, self.gate) if linear_first else (self.gate, self.linear)
+        return f"{self.operator}({', '.join(filter(None, names))})"
+
+
+@dataclass
+class _Unit:
+    """A gated linear unit."""
+
+    gate: Gate
+    factors: list[ast.expr]
+    steps: dict[Value, ast.expr]  # its values but the product, each with the factor it comes from
+    keywords: dict[str, ast.expr]
+
+
+class Search:
+    """The patterns of one data flow.
+
+    Attributes:
+        found: patterns, of which no two have a value in common.
+        not_fused, not_recomputed: for the other activations, why not.
+    """
+
+    def __init__(
+        self, flow: DataFlow, is_kind: Callable[[str, str], bool], options: Options
+    ) -> None:
+        self._flow = flow
+        self._parts = Parts(flow, is_kind)
+        self._names = options.names
+        self.found: list[Pattern] = []
+        self.not_fused: dict[str, str] = {}
+        self.not_recomputed: dict[str, str] = {}
+        self._taken: set[Value] = set()
+        searches = {
+            self._linear_of_gate: options.recompute,
+            self._linear_of_unit: options.recompute and options.fuse_glu,
+            self._product: options.fuse_glu,
+            self._gelu_of_linear: options.fuse_bias,
+            self._alone: True,
+        }
+        for search in (search for search, is_asked_for in searches.items() if is_asked_for):
+            for value in reversed(flow.values):
+                self._parts.needs = set()
+                pattern = search(value) if value not in self._taken else None
+                if pattern and not self._taken & pattern.values.keys():
+                    self._taken |= pattern.values.keys()
+                    self.found.append(pattern)
+        fused = {pattern.gate for pattern in self.found}
+        self.not_fused = {gate: why for gate, why in self.not_fused.items() if gate not in fused}
+        if options.recompute:
+            gates = {gate.name for gate in map(self._parts.gate, flow.values) if gate}
+            gates -= {p.gate for p in self.found if p.operator in ("gate_linear", "glu_linear")}
+            self.not_recomputed = dict.fromkeys(gates, "no Linear is seen to come after it")
+
+    def _pattern(
+        self,
+        operator: str,
+        gate: Gate,
+        root: Value,
+        expression: ast.expr,
+        steps: dict[Value, ast.expr],
+        linear: str = "",
+    ) -> Pattern | None:
+        """None if, from the first of the steps to the root, something may change the result."""
+        first = min(step.position for step in steps)
+        for value in self._flow.values[first : root.position]:
+            if value not in steps and not self._is_harmless(value):
+                self.not_fused[gate.name] = "something that may write stands in between"
+                return None
+        values = {**steps, root: expression}
+        return Pattern(operator, gate.name, linear, values, self._parts.needs)
+
+    def _is_harmless(self, value: Value) -> bool:
+        if value.operation in ("child", "stored"):
+            kind = "harmless" if value.operation == "child" else "stored"
+            return self._parts.is_kind(value.target.split(".")[0], kind)
+        if value.keywords.keys() & {"out", "inplace"}:
+            return False
+        if value.operation == "function":
+            return any(value.target is function for function in _FUNCTIONS)
+        if value.operation == "method":
+            return value.target in _METHODS
+        return value.operation in _PURE
+
+    def _unit(self, product: Value) -> _Unit | None:
+        for value, up, _ in both_ways(product, "mul"):
+            gate = self._parts.gate(value) or self._parts.swish(value)
+            if not gate or up in gate.steps:
+                continue
+            if not self._parts.is_only_for(value):
+                self.not_fused[gate.name] = "its result is used elsewhere too"
+                continue
+            steps, keywords = dict(gate.steps), {}
+            if value is product.inputs[1]:
+                keywords["gate_is_left"] = ast.Constant(False)
+            offset, unshifted, shifts = self._parts.offset(up)
+            limit, clamps = self._parts.limit(gate, unshifted)
+            if limit:
+                keywords["limit"] = limit
+            if offset:
+                keywords["up_offset"] = offset
+            return _Unit(gate, operands(product), steps | clamps | shifts, keywords)
+        return None
+
+    def _product(self, value: Value) -> Pattern | None:
+        unit = self._unit(value)
+        if unit:
+            expression = call("glu", [unit.gate.activation, *unit.factors], unit.keywords)
+            return self._pattern("glu", unit.gate, value, expression, unit.steps)
+        for factor in value.inputs if value.operation == "mul" else ():
+            while factor.operation in ("method", "read") and factor.inputs:
+                between, factor = factor.target, factor.inputs[0]
+                if gate := self._parts.gate(factor):
+                    self.not_fused[gate.name] = f"{between} stands between it and the product"
+        return None
+
+    def _linear_of_unit(self, value: Value) -> Pattern | None:
+        if not self._parts.call_of(value, "linear") or not self._parts.is_only_for(value.inputs[0]):
+            return None
+        (product,) = value.inputs
+        unit = self._unit(product)
+        if not unit:
+            return None
+        arguments = [unit.gate.activation, value.node.func, *value.node.args]
+        expression = call("glu_linear", arguments, unit.keywords)
+        steps = {**unit.steps, product: ast.Tuple(unit.factors, ast.Load())}
+        return self._pattern("glu_linear", unit.gate, value, expression, steps, value.target)
+
+    def _linear_of_gate(self, value: Value) -> Pattern | None:
+        if not self._parts.call_of(value, "linear", "conv1d"):
+            return None
+        gate = self._parts.gate(value.inputs[0])
+        if not gate or not self._parts.is_only_for(value.inputs[0]):
+            return None
+        arguments = [gate.activation, value.node.func, *value.node.args]
+        expression = call("gate_linear", arguments)
+        return self._pattern("gate_linear", gate, value, expression, gate.steps, value.target)
+
+    def _gelu_of_linear(self, value: Value) -> Pattern | None:
+        gate = self._parts.gate(value, "gelu")
+        if not gate:
+            return None
+        linear = gate.input
+        if linear.operation != "child" or not self._parts.is_only_for(linear):
+            return None
+        if not self._parts.call_of(linear, "linear with bias"):
+            self.not_fused[gate.name] = f"{linear.target} before it is no plain Linear with a bias"
+        else:
+            arguments = [gate.activation, linear.node.func, *value.node.args]
+            steps = {linear: call("product", [linear.node.func, *linear.node.args])}
+            expression = call("bias_gelu", arguments)
+            return self._pattern("bias_gelu", gate, value, expression, steps, linear.target)
+        return None
+
+    def _alone(self, value: Value) -> Pattern | None:
+        """A function of torch, or arithmetic; an activation that is a child stays a child."""
+        gate = self._parts.swish(value) if value.operation != "child" else None
+        gate = gate or (self._parts.gate(value) if value.operation == "function" else None)
+        if not gate or gate.goes_by not in self._names:
+            return None
+        expression = call("gate", [gate.activation, gate.steps[value]])
+        return self._pattern("gate", gate, value, expression, gate.steps)

@@ -1,0 +1,64 @@
+"""A ``torch.nn.Sequential`` that computes a gate and the linear layer beside it by one operator."""
+
+from torch import Tensor
+from torch.nn import Module, Sequential
+
+from gelu_kernels.replace import fused
+from gelu_kernels.replace.kinds import is_kind
+from gelu_kernels.replace.options import Found, Options
+
+
+def is_sequential(cls: type[Module]) -> bool:
+    return cls.forward is Sequential.forward and cls.__iter__ is Sequential.__iter__
+
+
+def run(self: Sequential, input: Tensor, options: Options) -> Tensor:
+    """``Sequential.forward``, which looks at the modules as it comes to them."""
+    names, modules = list(self._modules), list(self._modules.values())
+    i = 0
+    while i < len(names):
+        operator = step(self, names[i : i + 3], options)
+        if operator == "gate_linear":
+            input = fused.gate_linear(modules[i], modules[i + 1], input)
+        elif operator == "bias_gelu":
+            input = fused.bias_gelu(modules[i + 1], modules[i], fused.product(modules[i], input))
+        else:
+            input = modules[i](input)
+        i += 2 if operator else 1
+    return input
+
+
+def step(owner: Sequential, names: list[str], options: Options) -> str:
+    """The operator of fused.py that computes the first two modules; empty where none does."""
+    if len(names) < 2:
+        return ""
+    first, second = names[:2]
+    if options.recompute and is_kind(owner, first, "gate"):
+        is_linear = is_kind(owner, second, "linear") or is_kind(owner, second, "conv1d")
+        return "gate_linear" if is_linear else ""
+    is_gelu = options.fuse_bias and is_kind(owner, first, "linear with bias")
+    is_gelu = is_gelu and is_kind(owner, second, "gelu")
+    return "bias_gelu" if is_gelu and step(owner, names[1:], options) != "gate_linear" else ""
+
+
+def search(owner: Sequential, options: Options) -> Found:
+    """The pairs of modules that one operator computes."""
+    found, operators = Found(), []
+    names, i = list(owner._modules), 0
+    while i < len(names):
+        operator = step(owner, names[i : i + 3], options)
+        gate = names[i + 1] if operator == "bias_gelu" else names[i]
+        if operator:
+            operators.append(f"{operator}({names[i]}, {names[i + 1]})")
+        if options.fuse_bias and not operator and is_kind(owner, gate, "gelu"):
+            before = f"{names[i - 1]} before it is no plain Linear with a bias"
+            found.not_fused[gate] = before if i else "no Linear is seen to come before it"
+        is_gate = is_kind(owner, gate, "gate") or is_kind(owner, gate, "gelu")
+        if options.recompute and operator != "gate_linear" and is_gate:
+            later = names[names.index(gate) + 1 :]
+            after = f"{later[0]} after it is no plain Linear" if later else ""
+            found.not_recomputed[gate] = after or "no Linear is seen to come after it"
+        i += 2 if operator else 1
+    if operators:
+        found.operators["forward"] = tuple(operators)
+    return found

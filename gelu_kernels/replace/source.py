@@ -1,0 +1,159 @@
+"""The syntax tree of a function, and the function that another tree makes of it."""
+
+import ast
+import inspect
+import linecache
+import warnings
+from dataclasses import dataclass
+from types import CellType, CodeType, FunctionType
+
+FUSED = "_gelu_kernels_fused"  # an argument of the functions made here, with a default
+
+
+@dataclass(frozen=True)
+class Definition:
+    """``node`` defines the function, in as much of its file as its code depends on."""
+
+    function: FunctionType
+    node: ast.FunctionDef
+    module: ast.Module
+
+
+class Sources:
+    """Files, each parsed once."""
+
+    def __init__(self) -> None:
+        self._imports: dict[str, list[ast.stmt]] = {}
+        self._found: dict[tuple[str, int], tuple[ast.stmt, ast.FunctionDef]] = {}
+
+    def definition(self, function: FunctionType) -> Definition | None:
+        """Of a function; of the one within, where decorators have wrapped it.
+
+        None if no text is found that compiles to the very code that runs: there is none where
+        ``exec`` made the class, and another one where the file was edited since.
+        """
+        inner = inspect.unwrap(function)
+        if not isinstance(inner, FunctionType) or not _is_in_closures(function):
+            return None
+        code = inner.__code__
+        if code.co_filename not in self._imports:
+            self._parse(code.co_filename, inner.__globals__)
+        statement, node = self._found.get((code.co_filename, code.co_firstlineno), (None, None))
+        if node is None:
+            return None
+        # With the imports, as Python compiles the call of a module's function in its own way.
+        module = ast.Module([*self._imports[code.co_filename], statement], [])
+        return Definition(inner, node, module) if _same(_find(module, code), code) else None
+
+    def _parse(self, file: str, names: dict[str, object]) -> None:
+        linecache.checkcache(file)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # told when the file was imported
+                body = ast.parse("".join(linecache.getlines(file, names))).body
+        except SyntaxError:
+            body = []
+        self._imports[file] = list(filter(_imports, body))
+        for statement in body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.FunctionDef):
+                    line = min(part.lineno for part in [node, *node.decorator_list])
+                    self._found[file, line] = statement, node
+
+
+def rebuild(
+    function: FunctionType, definition: Definition, table: dict[int, ast.AST], fused: object
+) -> FunctionType:
+    """The function with other nodes in place of those in the table, by their ``id``. In them
+    ``FUSED`` stands for ``fused``. Its decorators wrap it as they did."""
+    inner, arguments = definition.function, definition.node.args
+    more = ast.arguments(**dict(ast.iter_fields(arguments)))
+    more.kwonlyargs = [*arguments.kwonlyargs, ast.arg(FUSED)]
+    more.kw_defaults = [*arguments.kw_defaults, None]
+    module = _replaced(definition.module, {**table, id(arguments): more})
+    code = _find(ast.fix_missing_locations(module), inner.__code__)
+    new = _with_code(inner, code, inner.__closure__)
+    new.__kwdefaults__ = {**(inner.__kwdefaults__ or {}), FUSED: fused}
+    return _wrapped(function, new)
+
+
+def _wrapped(function: FunctionType, new: FunctionType) -> FunctionType:
+    """The wrappers of a function around another one."""
+    if not hasattr(function, "__wrapped__"):
+        return new
+    new = _wrapped(function.__wrapped__, new)
+    cells = function.__closure__ or ()
+    cells = tuple(CellType(new) if _holds(c, function.__wrapped__) else c for c in cells)
+    wrapper = _with_code(function, function.__code__, cells)
+    wrapper.__kwdefaults__ = function.__kwdefaults__
+    return wrapper
+
+
+def _is_in_closures(function: FunctionType) -> bool:
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is None:
+        return True
+    cells = getattr(function, "__closure__", None) or ()
+    return any(_holds(cell, wrapped) for cell in cells) and _is_in_closures(wrapped)
+
+
+def _holds(cell: CellType, value: object) -> bool:
+    try:
+        return cell.cell_contents is value
+    except ValueError:  # it is empty
+        return False
+
+
+def _with_code(
+    function: FunctionType, code: CodeType, closure: tuple[CellType, ...] | None
+) -> FunctionType:
+    names, defaults = function.__globals__, function.__defaults__
+    new = FunctionType(code, names, function.__name__, defaults, closure)
+    new.__qualname__, new.__module__ = function.__qualname__, function.__module__
+    return new
+
+
+def _imports(statement: ast.stmt) -> bool:
+    imports = ast.Import | ast.ImportFrom
+    return isinstance(statement, imports) or (
+        isinstance(statement, ast.If | ast.Try | ast.With)
+        and any(isinstance(node, imports) for node in ast.walk(statement))
+    )
+
+
+def _find(module: ast.Module, code: CodeType) -> CodeType | None:
+    """The code of a module's function that stands where another one's does."""
+    codes = [compile(module, code.co_filename, "exec", dont_inherit=True)]
+    for found in codes:
+        if (found.co_name, found.co_firstlineno) == (code.co_name, code.co_firstlineno):
+            return found
+        codes += [constant for constant in found.co_consts if isinstance(constant, CodeType)]
+    return None
+
+
+_PARTS = (
+    "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code", "co_consts",
+    "co_names", "co_varnames", "co_freevars", "co_cellvars",
+)  # fmt: skip
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, CodeType) and isinstance(b, CodeType):
+        return all(_same(getattr(a, part), getattr(b, part)) for part in _PARTS)
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float | complex):
+        return repr(a) == repr(b)  # 0.0 and -0.0 are equal
+    return type(a) is type(b) and a == b
+
+
+def _replaced(node: object, table: dict[int, ast.AST]) -> object:
+    """A copy of a tree, in which other nodes come in the place of some."""
+    if isinstance(node, list):
+        return [_replaced(item, table) for item in node]
+    if not isinstance(node, ast.AST):
+        return node
+    while id(node) in table:
+        node = ast.copy_location(table[id(node)], node)
+    fields = {name: _replaced(value, table) for name, value in ast.iter_fields(node)}
+    return ast.copy_location(type(node)(**fields), node)

@@ -1,0 +1,127 @@
+"""Small models, what calling one gives, exceptions included, and whether two give the same."""
+
+import contextlib
+import io
+
+import pytest
+import torch
+from torch.nn import GELU, Linear, Module, Sequential, SiLU
+
+from gelu_kernels import replace_activations
+
+MODES = {
+    "plain": {},
+    "fuse_bias": {"fuse_bias": True},
+    "recompute": {"recompute": True},
+    "both": {"fuse_bias": True, "recompute": True},
+}
+
+
+def replace(model, mode):
+    with contextlib.redirect_stdout(io.StringIO()):  # the report
+        return replace_activations(model, **MODES[mode])
+
+
+def outcome(model, x, training):
+    """The result, and in training the gradients of the input and the parameters; the type of the
+    exception in place of what raises one."""
+    x = x.clone().requires_grad_(training)
+    try:
+        with torch.set_grad_enabled(training):
+            y = model(1 * x)  # no leaf: a model may overwrite its input
+        found = [y.detach().clone()]
+    except Exception as error:
+        return [type(error)]
+    if not training:
+        return found
+    wanted = [x, *(p for p in model.parameters() if p.requires_grad)]
+    try:
+        loss = y.to_dense().square().sum()
+        return found + [*torch.autograd.grad(loss, wanted, materialize_grads=True)]
+    except Exception as error:
+        return found + [type(error)]
+
+
+def difference(actual, expected, tolerance=1e-9):
+    """How two outcomes differ by more than rounding; empty if they do not."""
+    kinds = [
+        [v if isinstance(v, type) else (v.dtype, v.layout, *v.shape) for v in values]
+        for values in (actual, expected)
+    ]
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]} in place of {kinds[1]}"
+    pairs = [
+        (a.to_dense(), e.to_dense())
+        for a, e in zip(actual, expected, strict=True)
+        if not isinstance(a, type)
+    ]
+    scales = [float(e.detach().abs().max()) for _, e in pairs if e.numel()]
+    least = 1e-4 * max(scales, default=0)
+    for index, (a, e) in enumerate(pairs):
+        bound = tolerance * max(float(e.detach().abs().max()) if e.numel() else 0, least)
+        if not torch.allclose(a, e, 0, bound, equal_nan=True):
+            return f"tensor {index} is off by {float((a - e).detach().abs().max()):.2g}"
+    return ""
+
+
+class Mlp(Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.act, self.fc2 = Linear(6, 8), GELU(), Linear(8, 6)
+
+    def forward(self, x):
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class Gated(Module):
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = Linear(6, 8), Linear(6, 8), Linear(8, 6)
+        self.act = SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Chunked(Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.act, self.down = Linear(6, 16), GELU("tanh"), Linear(8, 6)
+
+    def forward(self, x):
+        gate, up = self.up(x).chunk(2, -1)
+        return self.down(up * self.act(gate))
+
+
+def sequential():
+    return Sequential(Linear(6, 8), GELU(), Linear(8, 6))
+
+
+MODELS = {
+    "mlp": (Mlp, ["fc1", "fc2"], "act"),
+    "gated": (Gated, ["gate_proj", "up_proj", "down_proj"], "act"),
+    "chunked": (Chunked, ["up", "down"], "act"),
+    "sequential": (sequential, ["0", "2"], "1"),
+}
+every_mode = pytest.mark.parametrize("mode", MODES)
+every_time = pytest.mark.parametrize("when", ["before", "after", "then restored"])
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def two(name):
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(MODELS[name][0]().double())
+    return models
+
+
+def inputs():
+    torch.manual_seed(1)
+    return torch.randn(4, 6, dtype=torch.float64)
+
+
+def assert_same(model, reference):
+    for training in (False, True):
+        expected = outcome(reference, inputs(), training)
+        assert not difference(outcome(model, inputs(), training), expected)
