@@ -1,6 +1,7 @@
 """Gradients go straight through a cast to eight bits, in every mode that has gradients; and
 the quantised operators under torch.compile, export and autocast."""
 
+import math
 from collections.abc import Callable
 
 import bits
@@ -123,6 +124,76 @@ def test_saved_in_eight_bits(dtype: torch.dtype) -> None:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         functional.quantized_swiglu(x, up)
     assert sum(t.nbytes for t in kept) == x.nbytes + up.nbytes
+
+
+def gelu_gradient(x: Tensor) -> Tensor:
+    """In float64."""
+    x = x.detach().double()
+    density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
+    return (1 + torch.erf(x / math.sqrt(2))) / 2 + x * density
+
+
+def wrong(x: Tensor) -> Quantized:
+    """A form whose numbers are far from those of `x`, so that a gradient tells which was saved."""
+    return functional.quantized_gate(x.detach() + 10)
+
+
+OTHER_VIEWS = {
+    "transposed": lambda x: x.t(),
+    "overlapping rows": lambda x: x.as_strided((32, 32), (16, 1)),
+    "same address": lambda x: x[:16],
+    "other offset": lambda x: x.as_strided((32, 32), (32, 1), 32),
+}
+
+
+@pytest.mark.parametrize("view", OTHER_VIEWS)
+def test_other_views_are_saved_as_they_are(view: str) -> None:
+    x = torch.randn(33, 32)[:32].requires_grad_()
+    seen = OTHER_VIEWS[view](x)
+    z = torch.randn(32, 8, requires_grad=True)
+    with functional.save_quantized((x, wrong(x))):
+        y, product = functional.gelu(seen), seen @ z
+    (of_seen,) = torch.autograd.grad(y.sum(), seen)
+    torch.testing.assert_close(of_seen.double(), gelu_gradient(seen), rtol=1e-5, atol=1e-5)
+    (of_z,) = torch.autograd.grad(product.sum(), z)
+    expected = seen.detach().sum(0)[:, None].expand(32, 8)
+    torch.testing.assert_close(of_z, expected)
+
+
+def test_the_same_numbers_by_another_name_are_saved_in_eight_bits() -> None:
+    x = torch.randn(32, 32, requires_grad=True)
+    form = wrong(x)
+    for alias in (x.view(32, 32), x.detach().requires_grad_()):
+        with functional.save_quantized((x, form)):
+            y = functional.gelu(alias)
+        (of_alias,) = torch.autograd.grad(y.sum(), alias)
+        saved = functional.dequantize(*form, dtype=torch.float64)
+        torch.testing.assert_close(of_alias.double(), gelu_gradient(saved), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("change", ["x", "alias", "view"])
+def test_a_tensor_changed_in_place_is_saved_as_it_is(change: str) -> None:
+    x = torch.randn(32, 32, requires_grad=True)
+    changed = {"x": x, "alias": x.detach(), "view": x.detach()[3]}[change]
+    with functional.save_quantized((x, wrong(x))):
+        with torch.no_grad():
+            changed.mul_(3)
+        y = functional.gelu(x)
+    (of_x,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(of_x.double(), gelu_gradient(x), rtol=1e-5, atol=1e-5)
+
+
+def test_tensors_that_have_no_version_or_storage() -> None:
+    """The context leaves an inference tensor and a sparse tensor alone."""
+    form = wrong(torch.randn(32, 32))
+    with torch.inference_mode():
+        x = torch.randn(32, 32)
+        with functional.save_quantized((x, form)):
+            functional.gelu(x)
+    dense = torch.randn(32, 32, requires_grad=True)
+    with functional.save_quantized((dense, form)):
+        torch.sparse.mm(torch.eye(32).to_sparse(), dense).sum().backward()
+    assert torch.equal(dense.grad, torch.ones(32, 32))
 
 
 def test_refused_derivatives() -> None:

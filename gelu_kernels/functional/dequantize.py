@@ -68,11 +68,22 @@ def dequantize(
     return _Dequantize.apply(data, scale, data.shape[-1] // scale.shape[-1], dtype)
 
 
+def _identity(t: Tensor) -> tuple[object, ...] | None:
+    """Equal for tensors that have the same numbers in the same place, now and when it was taken.
+    None where autograd saves no such tensor, or where there is no storage to compare."""
+    if t.layout != torch.strided or t.is_inference():
+        return None
+    place = t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride()
+    return *place, t.dtype, t._version
+
+
 @contextmanager
 def save_quantized(*saved: tuple[Tensor, Quantized]) -> Iterator[None]:
     """In this context autograd saves the quantised form of a tensor in place of it, and backward
     computes with :func:`dequantize` of that: half of the memory, and no more work for a caller that
     has quantised the tensor anyway.
+
+    A view with other strides, or the tensor after an in-place operation, is saved as it is.
 
     Args:
         saved: pairs of a tensor and its quantised form, along the rows and not swizzled.
@@ -86,11 +97,12 @@ def save_quantized(*saved: tuple[Tensor, Quantized]) -> Iterator[None]:
     >>> x.grad[0, :2]
     tensor([0.6954, 0.6954])
     """
-    forms = {t.data_ptr(): (t.shape, t.dtype, quantized) for t, quantized in saved}
+    # While `saved` holds the tensors, no other tensor gets their storages.
+    forms = {_identity(t): (quantized, t.dtype) for t, quantized in saved}
+    forms.pop(None, None)
 
     def pack(t: Tensor) -> Tensor | tuple[Quantized, torch.dtype]:
-        shape, dtype, quantized = forms.get(t.data_ptr(), (None, None, None))
-        return (quantized, dtype) if shape == t.shape and dtype == t.dtype else t
+        return forms.get(_identity(t), t)
 
     def unpack(packed: Tensor | tuple[Quantized, torch.dtype]) -> Tensor:
         if isinstance(packed, Tensor):
