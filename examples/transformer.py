@@ -23,14 +23,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import gelu_kernels
+from gelu_kernels.tensor_parallel import ColwiseParallel, RowwiseParallel
 
 ROWS, PIXELS, CLASSES = 8, 8, 10
 WIDTH, HIDDEN, HEAD, BLOCKS, BATCH = 64, 256, 16, 2, 256

@@ -34,11 +34,7 @@ from torch.distributed.tensor import (
     distribute_tensor,
 )
 from torch.distributed.tensor.debug import CommDebugMode
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.functional import gelu, silu
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
@@ -49,8 +45,9 @@ import transformer
 
 from gelu_kernels import functional
 from gelu_kernels.nn import MLP as OurMLP
-from gelu_kernels.nn import LinearGELU, SOIMap
+from gelu_kernels.nn import GateLinear, GLULinear, LinearGELU, SOIMap
 from gelu_kernels.operators import Extent
+from gelu_kernels.tensor_parallel import ColwiseParallel, RowwiseParallel
 
 ops = torch.ops.gelu_kernels
 R, P, S0, S1, S2 = Replicate(), Partial(), Shard(0), Shard(1), Shard(2)
@@ -498,7 +495,7 @@ class Recomputing(OurMLP):
 
 class TorchRecomputing(Recomputing):
     def forward(self, x: Tensor) -> Tensor:
-        hidden = gelu(self.up(x) + self.down.gate_bias)
+        hidden = gelu(self.up(x))
         return nn.functional.linear(hidden, self.down.weight, self.down.bias)
 
 
@@ -511,6 +508,30 @@ class TorchRecomputingGLU(RecomputingGLU):
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.up(x).chunk(2, -1)
         return nn.functional.linear(silu(gate) * up, self.down.weight, self.down.bias)
+
+
+class AfterGate(nn.Module):
+    """Of the layers that keep no result of a gate, on one process; with `plain`, in torch."""
+
+    def __init__(self, plain: bool = False) -> None:
+        super().__init__()
+        self.plain = plain
+        self.up = nn.Linear(8, 12, bias=False, dtype=torch.float64)
+        self.middle = GateLinear(12, 8, dtype=torch.float64, gate_bias=True)
+        self.first = nn.Linear(8, 12, dtype=torch.float64)
+        self.second = nn.Linear(8, 12, dtype=torch.float64)
+        self.down = GLULinear(12, 8, dtype=torch.float64)
+        nn.init.normal_(self.middle.gate_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        up, middle, down = self.up(x), self.middle, self.down
+        if self.plain:
+            hidden = gelu(up + middle.gate_bias)
+            y = nn.functional.linear(hidden, middle.weight, middle.bias)
+            hidden = gelu(self.first(y)) * self.second(y)
+            return nn.functional.linear(hidden, down.weight, down.bias)
+        y = middle(up)
+        return down(self.first(y), self.second(y))
 
 
 def steps(network: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
@@ -526,7 +547,7 @@ def steps(network: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[Tens
     return [torch.stack(losses), *(p.grad for p in network.parameters())]
 
 
-def build(kind: type[nn.Module]) -> nn.Module:
+def build(kind: Callable[[], nn.Module]) -> nn.Module:
     torch.manual_seed(0)
     return kind()
 
@@ -542,7 +563,7 @@ def my_batches(mesh: DeviceMesh) -> list[tuple[Tensor, Tensor]]:
 
 
 def assert_trains_as_one_process(
-    network: nn.Module, data: DeviceMesh | None, alone: type[nn.Module] = TorchMLP
+    network: nn.Module, data: DeviceMesh | None, alone: Callable[[], nn.Module] = TorchMLP
 ) -> None:
     """`data` is the mesh over whose ranks the batches are divided."""
     expected = steps(build(alone), batches())
@@ -607,6 +628,15 @@ def recomputing_networks():
     network = parallelize_module(build(Recomputing), grid()["tp"], TENSOR_PARALLEL)
     fully_shard(network, mesh=grid()["dp"])
     assert_trains_as_one_process(network, grid()["dp"], TorchRecomputing)
+
+
+@check
+def layers_after_a_gate_are_tensor_parallel():
+    colwise, rowwise = ColwiseParallel(), RowwiseParallel()
+    plan = {"up": colwise, "first": colwise, "second": colwise, "middle": rowwise, "down": rowwise}
+    network = parallelize_module(build(AfterGate), line(), plan)
+    assert network.middle.weight.placements == network.down.weight.placements == (S1,)
+    assert_trains_as_one_process(network, None, partial(AfterGate, plain=True))
 
 
 @check

@@ -34,11 +34,11 @@ CASES = [
 ]
 
 
-def build(name: str, gate: str) -> torch.nn.Module:
+def build(name: str, gate: str, **options: object) -> torch.nn.Module:
     """For inputs of six features."""
     sizes = {"features": 6, "in_features": 6, "out_features": 5, "dtype": torch.float64}
     taken = {argument: sizes[argument] for argument in sizes.keys() & parameters(name)}
-    module = getattr(nn, name)(**taken, **selected(name, gate))
+    module = getattr(nn, name)(**taken, **selected(name, gate), **options)
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     if "scale" in dict(module.named_parameters()):
@@ -74,19 +74,28 @@ def test_values_and_gradients(name: str, gate: str, device: str) -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("name, gate", CASES)
-def test_copies_and_representation(name: str, gate: str) -> None:
-    module = build(name, gate)
-    x = torch.randn(3, 6, dtype=torch.float64)
-    for keyword, value in selected(name, gate).items():
+def saving(name: str) -> list[dict[str, object]]:
+    if "save" not in parameters(name):
+        return [{}]
+    return [{}, {"save": "8bit"}, {"save": "4bit", "dither": True}]
+
+
+@pytest.mark.parametrize(
+    "name, gate, options", [(*case, options) for case in CASES for options in saving(case[0])]
+)
+def test_copies_and_representation(name: str, gate: str, options: dict[str, object]) -> None:
+    module = build(name, gate, **options)
+    x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    for keyword, value in (selected(name, gate) | options).items():
         assert f"{keyword}={value!r}" in repr(module)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert type(other) is type(module) and repr(other) == repr(module)
         results = []
         for m in (module, other):
             torch.manual_seed(SEED)
-            results.append(m(x))
-        assert torch.equal(*results)
+            y = m(x)
+            results.append([y, *torch.autograd.grad(y.sum(), x)])
+        assert all(map(torch.equal, *results))
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -2,6 +2,11 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
+
+from gelu_kernels.functional.gate import gate as gate_of
+from gelu_kernels.functional.glu import glu
+from gelu_kernels.plain import is_plain_tensor
 
 
 def gate_linear(
@@ -42,8 +47,9 @@ def gate_linear(
     Accuracy: the gate as :func:`gelu_kernels.functional.gate`; the products of matrices are
     torch's.
 
-    Memory: where torch computes the gradients in batches (``torch.vmap``), for jagged tensors and
-    in forward-mode AD, it is the separate functions. docs/memory.md has the figures.
+    Memory: under ``torch.vmap``, in forward-mode AD, for jagged tensors and for a ``weight`` or
+    ``bias`` of a tensor subclass other than DTensor, such as a quantised weight, the separate
+    functions run and keep both tensors. docs/memory.md has the figures.
 
     Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models"
     (2022), section 5; Karpathy, llm.c, pull request 420.
@@ -52,6 +58,8 @@ def gate_linear(
     >>> gate_linear(x, weight)
     tensor([[1.5240]])
     """
+    if not (is_plain_tensor(weight) and is_plain_tensor(bias)):
+        return linear(gate_of(input, gate_bias, gate=gate), weight, bias)
     return torch.ops.gelu_kernels.gate_linear(input, weight, bias, gate_bias=gate_bias, gate=gate)
 
 
@@ -88,12 +96,17 @@ def glu_linear(
 
     Accuracy: as :func:`gelu_kernels.functional.glu` and torch's products of matrices.
 
+    Memory: as :func:`gate_linear`.
+
     Source: as :func:`gate_linear`; Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
 
     >>> x, weight = torch.tensor([[-1.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0, 2.0]])
     >>> glu_linear(x, x, weight, gate="logistic")
     tensor([[1.7311]])
     """
+    if not (is_plain_tensor(weight) and is_plain_tensor(bias)):
+        hidden = glu(input, up, gate=gate, limit=limit, up_offset=up_offset)
+        return linear(hidden, weight, bias)
     return torch.ops.gelu_kernels.glu_linear(
         input, up, weight, bias, gate=gate, limit=limit, up_offset=up_offset
     )

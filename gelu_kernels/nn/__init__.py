@@ -5,9 +5,9 @@ chooses among them as in :func:`gelu_kernels.functional.gelu`.
 """
 
 from gelu_kernels.nn.cdf import CDFGate
-from gelu_kernels.nn.gate import GELU, BiasGELU, CauchyGate, LaLU, LinearGELU, SiLU
+from gelu_kernels.nn.gate import GELU, BiasGELU, CauchyGate, LaLU, SiLU
 from gelu_kernels.nn.glu import GEGLU, SwiGLU
-from gelu_kernels.nn.linear import GateLinear, GLULinear
+from gelu_kernels.nn.linear import GateLinear, GLULinear, LinearGELU
 from gelu_kernels.nn.mlp import MLP
 from gelu_kernels.nn.soi import SOIMap
 

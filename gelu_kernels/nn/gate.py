@@ -1,4 +1,4 @@
-"""Gates, alone and after a bias or a linear layer."""
+"""Gates, alone and after a bias."""
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,8 @@ class GELU(nn.Module):
 class BiasGELU(nn.Module):
     """``gelu(input + bias)`` in one pass, with a learnable bias that starts at zero.
 
-    For a layer that leaves its bias to the activation; :class:`LinearGELU` is the two together.
+    For a layer that leaves its bias to the activation; :class:`gelu_kernels.nn.LinearGELU` is the
+    two together.
 
     Args:
         features: the length of the bias.
@@ -105,64 +106,6 @@ class BiasGELU(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.features}, approximate={self.approximate!r}{what_is_saved(self)}"
-
-
-class LinearGELU(nn.Linear):
-    """``nn.Linear`` followed by :class:`GELU`, with bias and GELU in one pass.
-
-    Initialisation and state dict are as in ``nn.Linear``: a checkpoint loads either way.
-
-    Args:
-        in_features, out_features: the sizes of the last dimension, in and out.
-        bias: whether there is one.
-        device, dtype: of weight and bias, in the place where ``nn.Linear`` takes them.
-        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
-        save, dither: as for :func:`gelu_kernels.functional.gelu`.
-
-    Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
-    the same as the weight unless under autocast.
-
-    Raises (in the call):
-        TypeError, RuntimeError: a dtype or layout is not as above.
-        ValueError, RuntimeError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not
-            as above.
-
-    Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is
-    rounded, the sum is not.
-
-    >>> layer = LinearGELU(20, 30)
-    >>> layer(torch.randn(128, 20)).shape
-    torch.Size([128, 30])
-    >>> nn.Linear(20, 30).load_state_dict(layer.state_dict())
-    <All keys matched successfully>
-    """
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        *,
-        approximate: str = "none",
-        save: str | None = None,
-        dither: bool = False,
-    ) -> None:
-        super().__init__(in_features, out_features, bias, device, dtype)
-        self.approximate = approximate
-        self.save = save
-        self.dither = dither
-
-    def forward(self, input: Tensor) -> Tensor:
-        product = nn.functional.linear(input, self.weight)
-        options = {"approximate": self.approximate, "save": self.save, "dither": self.dither}
-        if self.bias is None:
-            return functional.gelu(product, **options)
-        return functional.bias_gelu(product, self.bias, **options)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, approximate={self.approximate!r}{what_is_saved(self)}"
 
 
 class SiLU(nn.Module):

@@ -1,13 +1,73 @@
-"""A linear layer after a gate or a gated linear unit, which keeps no result of these."""
+"""A linear layer fused with the gate before or after it."""
 
 import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
+from gelu_kernels.nn.gate import what_is_saved
+from gelu_kernels.nn.linear_parameters import LinearParameters
 
 
-class GateLinear(nn.Linear):
-    """``nn.Linear`` of ``gate(input + gate_bias)``, of which backward keeps ``input`` alone.
+class LinearGELU(LinearParameters):
+    """``nn.Linear`` followed by :class:`GELU`, with bias and GELU in one pass.
+
+    Initialisation and state dict are as in ``nn.Linear``: a checkpoint loads either way.
+
+    Args:
+        in_features, out_features: the sizes of the last dimension, in and out.
+        bias: whether there is one.
+        device, dtype: of weight and bias, in the place where ``nn.Linear`` takes them.
+        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
+
+    Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
+    the same as the weight unless under autocast.
+
+    Raises (in the call):
+        TypeError, RuntimeError: a dtype or layout is not as above.
+        ValueError, RuntimeError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not
+            as above.
+
+    Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is
+    rounded, the sum is not.
+
+    >>> layer = LinearGELU(20, 30)
+    >>> layer(torch.randn(128, 20)).shape
+    torch.Size([128, 30])
+    >>> nn.Linear(20, 30).load_state_dict(layer.state_dict())
+    <All keys matched successfully>
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        *,
+        approximate: str = "none",
+        save: str | None = None,
+        dither: bool = False,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self.approximate = approximate
+        self.save = save
+        self.dither = dither
+
+    def forward(self, input: Tensor) -> Tensor:
+        product = nn.functional.linear(input, self.weight)
+        options = {"approximate": self.approximate, "save": self.save, "dither": self.dither}
+        if self.bias is None:
+            return functional.gelu(product, **options)
+        return functional.bias_gelu(product, self.bias, **options)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, approximate={self.approximate!r}{what_is_saved(self)}"
+
+
+class GateLinear(LinearParameters):
+    """``nn.Linear`` of ``gate(input + gate_bias)``; only ``input`` is saved for backward.
 
     It goes after the ``nn.Linear`` that makes the hidden layer, which may leave its bias to it.
 
@@ -23,10 +83,9 @@ class GateLinear(nn.Linear):
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``gate`` is not as above.
 
-    Accuracy, source: as :func:`gelu_kernels.functional.gate_linear`.
+    Accuracy, memory, source: as :func:`gelu_kernels.functional.gate_linear`.
 
-    Initialisation and, without ``gate_bias``, the state dict are as in ``nn.Linear``. What wraps or
-    replaces each ``nn.Linear`` (adapters, quantisation) would lose the gate.
+    Initialisation and, without ``gate_bias``, the state dict are as in ``nn.Linear``.
 
     >>> layer = GateLinear(30, 20, gate="logistic")
     >>> layer(torch.randn(128, 30)).shape
@@ -52,6 +111,11 @@ class GateLinear(nn.Linear):
             else None
         )
 
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if self.gate_bias is not None:
+            nn.init.zeros_(self.gate_bias)
+
     def forward(self, input: Tensor) -> Tensor:
         return functional.gate_linear(
             input, self.weight, self.bias, gate_bias=self.gate_bias, gate=self.gate
@@ -61,8 +125,8 @@ class GateLinear(nn.Linear):
         return f"{super().extra_repr()}, gate={self.gate!r}, gate_bias={self.gate_bias is not None}"
 
 
-class GLULinear(nn.Linear):
-    """``nn.Linear`` of ``glu(input, up)``, of which backward keeps ``input`` and ``up`` alone.
+class GLULinear(LinearParameters):
+    """``nn.Linear`` of ``glu(input, up)``; only ``input`` and ``up`` are saved for backward.
 
     Args:
         in_features, out_features, bias, device, dtype: as for ``nn.Linear``.
@@ -76,9 +140,9 @@ class GLULinear(nn.Linear):
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device, ``gate``, ``limit`` or ``up_offset`` is not as above.
 
-    Accuracy, source: as :func:`gelu_kernels.functional.glu_linear`.
+    Accuracy, memory, source: as :func:`gelu_kernels.functional.glu_linear`.
 
-    Initialisation and state dict are as in ``nn.Linear``; see :class:`GateLinear`.
+    Initialisation and state dict are as in ``nn.Linear``.
 
     >>> layer = GLULinear(30, 20, gate="logistic")
     >>> layer(torch.randn(128, 60)).shape

@@ -3,23 +3,20 @@
 import torch
 from torch import Tensor, nn
 
-from gelu_kernels.nn.linear import GateLinear, GLULinear
+from gelu_kernels import functional
+from gelu_kernels.plain import is_plain_linear
 
 
 class MLP(nn.Module):
-    """``down(gate(up(input)))``, of whose hidden layer backward keeps one tensor in place of two.
-
-    With ``glu``, ``up`` makes two halves, x and up, and backward keeps two tensors of three:
-    ``down(gate(x) * up)``.
+    """``down(gate(up(input)))``, or with ``glu`` ``down(gate(x) * y)`` for the halves x and y of
+    ``up(input)``; the gate's result is not saved for backward.
 
     Args:
         features: the last dimension of input and result.
         hidden: the last dimension of the hidden layer.
         gate: the name of the gate, as for :func:`gelu_kernels.functional.gate`.
         glu: whether it is a gated linear unit.
-        bias: whether the linear layers have biases. Without ``glu``, ``down`` has the bias of the
-            hidden layer too, as its ``gate_bias``: it is added in the pass of the gate, and its
-            gradient comes in the pass of the gate's gradient.
+        bias: whether the linear layers have biases.
         device, dtype: of the parameters.
 
     Shape: ``(*, features)``, in and out; float64, float32, float16 or bfloat16, the same as the
@@ -32,6 +29,10 @@ class MLP(nn.Module):
     Accuracy: as :func:`gelu_kernels.functional.gate_linear` and
     :func:`gelu_kernels.functional.glu_linear`.
 
+    ``up`` and ``down`` are ``nn.Linear``. Either may be adapted, quantised, hooked or replaced: it
+    is then called as it is, and if it is ``down``, the gate's result is saved too. Otherwise the
+    pass of the gate adds the bias of ``up`` (without ``glu``) and computes its gradient.
+
     Source: Vaswani et al., "Attention Is All You Need" (2017), section 3.3; Shazeer, "GLU Variants
     Improve Transformer" (2020), section 2.
 
@@ -39,8 +40,9 @@ class MLP(nn.Module):
     torch.Size([128, 20])
     >>> MLP(20, 56, gate="logistic", glu=True, bias=False)
     MLP(
+      gate='logistic', glu=True
       (up): Linear(in_features=20, out_features=112, bias=False)
-      (down): GLULinear(in_features=56, out_features=20, bias=False, gate='logistic')
+      (down): Linear(in_features=56, out_features=20, bias=False)
     )
     """
 
@@ -56,13 +58,34 @@ class MLP(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        placed = {"device": device, "dtype": dtype}
-        if glu:
-            self.up = nn.Linear(features, 2 * hidden, bias, **placed)
-            self.down = GLULinear(hidden, features, bias, **placed, gate=gate)
-        else:
-            self.up = nn.Linear(features, hidden, bias=False, **placed)
-            self.down = GateLinear(hidden, features, bias, **placed, gate=gate, gate_bias=bias)
+        self.gate = gate
+        self.glu = glu
+        self.up = nn.Linear(features, 2 * hidden if glu else hidden, bias, device, dtype)
+        self.down = nn.Linear(hidden, features, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        return self.down(self.up(input))
+        # A graph of torch.fx calls the layers, which may be plain no longer when it runs.
+        is_traced = isinstance(input, torch.fx.Proxy)
+        fuses_up = not (is_traced or self.glu) and is_plain_linear(self.up)
+        fuses_down = not is_traced and is_plain_linear(self.down)
+        hidden = nn.functional.linear(input, self.up.weight) if fuses_up else self.up(input)
+        gate_bias = self.up.bias if fuses_up else None
+        if fuses_down:
+            down = self.down.weight, self.down.bias
+            if self.glu:
+                return functional.glu_linear(hidden, None, *down, gate=self.gate)
+            return functional.gate_linear(hidden, *down, gate_bias=gate_bias, gate=self.gate)
+        if self.glu:
+            return self.down(functional.glu(hidden, gate=self.gate))
+        return self.down(functional.gate(hidden, gate_bias, gate=self.gate))
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *args: object
+    ) -> None:
+        # Version 0.2 kept the bias of the hidden layer in down.
+        if f"{prefix}down.gate_bias" in state_dict:
+            state_dict[f"{prefix}up.bias"] = state_dict.pop(f"{prefix}down.gate_bias")
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        return f"gate={self.gate!r}" + (", glu=True" if self.glu else "")
