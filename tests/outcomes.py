@@ -103,7 +103,12 @@ MODELS = {
     "chunked": (Chunked, ["up", "down"], "act"),
     "sequential": (sequential, ["0", "2"], "1"),
 }
-every_mode = pytest.mark.parametrize("mode", MODES)
+# The other two add little to these: `make test` leaves them to the random modules.
+OFTEN = ("fuse_bias", "both")
+every_mode = pytest.mark.parametrize(
+    "mode",
+    [mode if mode in OFTEN else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES],
+)
 every_time = pytest.mark.parametrize("when", ["before", "after", "then restored"])
 every_model = pytest.mark.parametrize("name", MODELS)
 

@@ -183,7 +183,7 @@ class ClippedGELU(Unknown):
     pass
 
 
-class HardSiLU(Unknown):
+class OtherSiLU(Unknown):
     pass
 
 
@@ -234,6 +234,39 @@ class ByItself(Module):
         return F.gelu(x)
 
 
+class FromTable(Module):
+    def forward(self, x):
+        return ACT2FN["gelu"](x)
+
+
+ACT2FN = {"gelu": torch.relu}
+
+
+class ByErf(Module):
+    def forward(self, x):
+        return 0.5 * x * (1 + torch.erf(x / 2**0.5))
+
+
+class BySigmoid(Module):
+    def forward(self, x):
+        gate, up = x.chunk(2, -1)
+        return gate * torch.sigmoid(1.5 * gate) * up
+
+
+class GatesOnly(Module):
+    """No activation: one half decides on the other."""
+
+    def forward(self, x):
+        gate, value = x.chunk(2, -1)
+        return value * torch.sigmoid(gate) + torch.erf(gate)
+
+
+def held_in(values):
+    model = Mlp(torch.nn.ReLU())
+    model.acts = values
+    return model
+
+
 def read_nowhere():
     namespace = {"Module": Module, "F": F}
     exec("class Unread(Module):\n    def forward(self, x): return F.gelu(x)", namespace)
@@ -247,7 +280,7 @@ def with_own_forward(module):
 
 LEFT_ALONE = {
     "other class": (lambda: Sequential(ClippedGELU()), "0", "ClippedGELU is not known"),
-    "other class of SiLU": (lambda: Sequential(HardSiLU()), "0", "HardSiLU is not known"),
+    "other class of SiLU": (lambda: Sequential(OtherSiLU()), "0", "OtherSiLU is not known"),
     "other function": (lambda: Mlp(fast_gelu), "act", "fast_gelu is not known"),
     "partial": (lambda: Mlp(partial(fast_gelu)), "act", "fast_gelu.* is not known"),
     "lambda": (lambda: Mlp(lambda x: F.gelu(x)), "act", "lambda.* is not known"),
@@ -263,6 +296,11 @@ LEFT_ALONE = {
     "static": (Static, "activate", "it calls gelu itself, and activate is no plain method"),
     "attributes": (ByItself, "forward", "it calls gelu itself, and forward is no plain method"),
     "no source": (read_nowhere, "forward", "no source is found that is the code that runs"),
+    "list": (lambda: held_in([GELU()]), "acts", "it is kept in a list"),
+    "dict": (lambda: held_in({"gelu": F.gelu}), "acts", "it is kept in a dict"),
+    "table": (FromTable, "forward", "it calls ACT2FN itself"),
+    "erf": (ByErf, "forward", "it computes a gate that is not known"),
+    "sigmoid": (BySigmoid, "forward", "it computes a gate that is not known"),
     "root": (GELU, "", "cannot be replaced in place"),
     "root SiLU": (SiLU, "", "cannot be replaced in place"),
 }  # fmt: skip
@@ -281,7 +319,8 @@ def test_left_alone(case, capsys):
 
 
 def test_nothing_to_replace(capsys):
-    replacement = replace_activations(Sequential(Linear(2, 2), torch.nn.ReLU()), fuse_bias=True)
+    model = Sequential(Linear(2, 2), torch.nn.ReLU(), GatesOnly(), torch.nn.Hardswish())
+    replacement = replace_activations(model, fuse_bias=True)
     assert not replacement.changed and not replacement.left_alone
     assert capsys.readouterr().out == "replace_activations: nothing to replace\n"
 
@@ -310,7 +349,7 @@ def test_report(capsys):
 
 
 def test_replace_gelu_leaves_all_else():
-    model = Sequential(SiLU(), HardSiLU(), InPlace(), Gated(SiLU()), Gated(GELU()))
+    model = Sequential(SiLU(), OtherSiLU(), InPlace(), Gated(SiLU()), Gated(GELU()))
     replacement = replace_gelu(model)
     assert str(replacement).splitlines() == [
         "replace_gelu: 1 changed, 0 left alone",

@@ -132,6 +132,11 @@ class Private(Parts):
         return self.__product(self.fc1(x), self.up(x))
 
 
+class BothGated(Parts):
+    def forward(self, x):
+        return self.act(self.fc1(x)) * self.act(self.up(x))
+
+
 class Arithmetic(Parts):
     def forward(self, x):
         h = self.fc1(x)
@@ -142,7 +147,7 @@ GATED = {
     Gated: "forward", UpFirst: "forward", ByName: "forward", ByOneName: "forward",
     Thrice: "forward", ByMethod: "product", ByFunction: "forward", InLoop: "forward",
     EvenAndOdd: "forward", Decorated: "forward", Private: "_Private__product",
-    Arithmetic: "forward",
+    Arithmetic: "forward", BothGated: "forward",
 }  # fmt: skip
 
 
@@ -198,7 +203,7 @@ def test_gated_is_one_operator(cls):
     with torch.no_grad(), Operators() as called:
         model(torch.randn(3, 6))
     ours = {name for name in called.names if name.startswith("gelu_kernels")}
-    alone = {"gelu_kernels::gate_forward"} if cls is Thrice else set()
+    alone = {"gelu_kernels::gate_forward"} if cls in (Thrice, BothGated) else set()
     assert ours == {"gelu_kernels::glu_forward"} | alone
     assert not called.names & {"aten::silu", "aten::sigmoid"}
 
@@ -684,6 +689,20 @@ def test_an_activation_that_keeps_a_code():
             model(torch.randn(4, 6))
         assert any("coded" in name for name in called.names)
     assert not reasons(replacement).get("act", "").startswith("left alone")
+
+
+class Final(Gated):
+    def __init_subclass__(cls):
+        raise TypeError("it is the last")
+
+
+def test_a_class_from_which_none_can_be_derived():
+    model = Final()
+    x = torch.randn(4, 6)
+    expected = model(x)
+    replacement = replace_activations(model)
+    assert "no class can be derived from Final: it is the last" in replacement.not_fused["act"]
+    assert type(model) is Final and torch.allclose(model(x), expected)
 
 
 def test_torchscript_is_left_alone():

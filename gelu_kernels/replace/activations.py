@@ -88,6 +88,12 @@ def hand_over(old: torch.nn.Module, new: torch.nn.Module) -> None:
 _STATE = {*vars(torch.nn.Module()), "forward"}
 
 
+def held_by(owner: torch.nn.Module) -> dict[str, object]:
+    """Its children, and the attributes that are its own."""
+    own = {name: value for name, value in vars(owner).items() if name not in _STATE}
+    return {**owner._modules, **own}
+
+
 def is_compiled(value: object) -> bool:
     return name_of_class(value) == "torch._dynamo.eval_frame.OptimizedModule"
 
@@ -98,6 +104,9 @@ def why_not(value: object, names: tuple[str, ...]) -> str:
         return intercepted(value)
     if is_compiled(value) and gate_of(value._orig_mod):
         return "it is compiled"
+    if isinstance(value, list | tuple | dict):
+        values = value.values() if isinstance(value, dict) else value
+        return f"it is kept in a {type(value).__name__}" if any(map(gate_of, values)) else ""
     if isinstance(value, torch.nn.Module):
         name = "" if value._modules else getattr(value, "original_name", type(value).__name__)
     else:
@@ -138,4 +147,6 @@ def intercepted(value: object) -> str:
 
 
 def is_one_of(names: tuple[str, ...], name: str) -> bool:
-    return any(n in name.lower() for n in names)
+    """ACT2FN, by which transformers names activations, may be any."""
+    known = (*names, "act2fn", *(["swish"] if "silu" in names else []))
+    return any(n in name.lower() for n in known) and not name.lower().startswith("hard")

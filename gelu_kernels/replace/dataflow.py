@@ -54,20 +54,15 @@ class DataFlow:
         self._catches = False
         self._reads: Counter[str] = Counter()  # of variables, that were followed
         nodes = list(ast.walk(definition))
+        attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+        bound = {*_names(nodes, ast.Store, ast.Del)}
         self._all_reads = Counter(_names(nodes, ast.Load))
         self._all_reads.update(_names([n.target for n in nodes if isinstance(n, ast.AugAssign)]))
-        self._local = {*_names(nodes, ast.Store, ast.Del)}
-        self._local |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-        readable = {*_names(nodes), *(n.attr for n in nodes if isinstance(n, ast.Attribute))}
+        self._local = bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
+        self.assigned = {node.attr for node in attributes if not isinstance(node.ctx, ast.Load)}
         rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in nodes)
-        self.assigned = {
-            node.attr
-            for node in nodes
-            if isinstance(node, ast.Attribute)
-            and not isinstance(node.ctx, ast.Load)
-            and isinstance(node.value, ast.Name)
-        }
-        if not rebinds and not readable & _UNSAFE and not self._is_rebound(nodes):
+        is_unsafe = _UNSAFE & {*_names(nodes), *(node.attr for node in attributes)}
+        if not rebinds and not is_unsafe and self._receiver not in bound:
             for argument in [*arguments[1:], *definition.args.kwonlyargs]:
                 self._bind(argument.arg, self._value(None, "variable"))
             self._block(definition.body)
@@ -75,12 +70,6 @@ class DataFlow:
     def is_gone(self, value: Value) -> bool:
         """Whether nothing reads it but its counted uses."""
         return all(self._reads[name] == self._all_reads[name] for name in value.names)
-
-    def between(self, first: Value, last: Value) -> list[Value]:
-        return self.values[first.position + 1 : last.position]
-
-    def _is_rebound(self, nodes: list[ast.AST]) -> bool:
-        return self._receiver in _names(nodes, ast.Store, ast.Del)
 
     def _block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:

@@ -23,7 +23,7 @@ _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def gate(activation: Callable, input: Tensor) -> Tensor:
-    """``activation(input)``, where that is a function."""
+    """``activation(input)``, also of a function."""
     name = _gate_of(activation)
     return functional.gate(input, gate=name) if name and _is_taken(input) else activation(input)
 
@@ -45,7 +45,7 @@ def glu(
     if limit is not None:
         x, up = x.clamp(max=limit), up.clamp(min=-limit, max=limit)
     up = up + up_offset if up_offset else up
-    return activation(x) * up if gate_is_left else up * activation(x)
+    return gate(activation, x) * up if gate_is_left else up * gate(activation, x)
 
 
 def glu_linear(
@@ -73,7 +73,7 @@ def gate_linear(activation: Callable, linear: torch.nn.Module, input: Tensor) ->
         weight = linear.weight.t() if is_conv1d(linear) else linear.weight
         if _fits(input, weight):
             return functional.gate_linear(input, weight, linear.bias, gate=name)
-    return linear(activation(input))
+    return linear(gate(activation, input))
 
 
 def product(linear: torch.nn.Linear, input: Tensor) -> Tensor:
@@ -126,7 +126,8 @@ def _is_taken(input: object) -> bool:
 def _is_kept(input: Tensor, *others: Tensor) -> bool:
     """Whether the original keeps the gate's input too, if anything is kept for the gradients of
     the others. What is not kept may be overwritten before backward."""
-    return input.requires_grad or not any(other.requires_grad for other in others)
+    is_recorded = torch.is_grad_enabled() and any(other.requires_grad for other in others)
+    return input.requires_grad or not is_recorded
 
 
 def _fits(input: Tensor, weight: Tensor) -> bool:

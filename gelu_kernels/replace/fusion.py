@@ -6,6 +6,7 @@ quantisation, parametrizations or another method have come, the original runs.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from types import FunctionType
 
@@ -46,11 +47,7 @@ def sequential_class(base: type[Sequential], options: Options) -> type[Sequentia
         return sequential.run(self, input, options)
 
     def members() -> dict[str, FunctionType]:
-        return {
-            "forward": _guarded(
-                base, "forward", Sequential.forward, forward, (), Sequential.forward
-            )
-        }
+        return {"forward": _guarded(base, "forward", Sequential.forward, forward, ())}
 
     return _class(base, (options, frozenset(), ()), members)
 
@@ -90,8 +87,7 @@ def _fused(base: type[Module], name: str, method: Method) -> FunctionType:
     table = {id(value.node): node for p in method.patterns for value, node in p.values.items()}
     function = rebuild(method.function, method.definition, table, fused)
     needs = {need for pattern in method.patterns for need in pattern.needs}
-    inner = method.definition.function
-    return _guarded(base, name, method.function, function, tuple(needs), inner)
+    return _guarded(base, name, method.function, function, tuple(needs))
 
 
 def _guarded(
@@ -100,8 +96,8 @@ def _guarded(
     function: FunctionType,
     fused_function: FunctionType,
     needs: tuple[tuple[str, str], ...],
-    inner: FunctionType,
 ) -> FunctionType:
+    inner = inspect.unwrap(function)
     code, inner_code = function.__code__, inner.__code__
     checks = tuple((attribute, KINDS[kind]) for attribute, kind in needs)
 

@@ -20,6 +20,7 @@ _HARMLESS = {
     "torch.nn.modules.container.ModuleDict",
     "torch.nn.modules.container.ParameterDict",
     "peft.tuners.lora.layer.Linear",
+    "transformers.models.gemma4.modeling_gemma4.Gemma4ClippableLinear",
     "peft.tuners._buffer_dict.BufferDict",
     _CONV1D,
 }

@@ -44,7 +44,7 @@ class Reader:
             used = names_in(inner.__code__) if isinstance(inner, FunctionType) else set()
             held = used & {*gates}
             called = self._called_by(inner, options.names)
-            if not held and not called and "sigmoid" not in used:
+            if not held and not called and not used & {"sigmoid", "erf"}:
                 continue
             if read := self._definition(cls, member):
                 definition, flow = read
@@ -62,6 +62,8 @@ class Reader:
                 why = f", and {why}"
             if called and called not in gates:
                 result.left_alone[name] = f"it calls {called} itself{why}"
+            elif read and search.computes_a_gate:
+                result.left_alone[name] = "it computes a gate that is not known"
         patterns = [pattern for method in methods.values() for pattern in method.patterns]
         for gate in {*gates} - {pattern.gate for pattern in patterns}:
             if options.fuse_bias and is_kind(gate, "gelu"):
@@ -121,4 +123,6 @@ def _called(function: ast.expr, receiver: str) -> str:
     if isinstance(function, ast.Attribute):
         is_own = isinstance(function.value, ast.Name) and function.value.id == receiver
         return "" if is_own else function.attr
+    if isinstance(function, ast.Subscript):
+        return _called(function.value, receiver)
     return function.id if isinstance(function, ast.Name) else ""

@@ -132,7 +132,7 @@ def replace_alone(
     ours: dict[int, object],
 ) -> None:
     """The activations that a module holds."""
-    for attribute, old in [*owner._modules.items(), *vars(owner).items()]:
+    for attribute, old in activations.held_by(owner).items():
         name = f"{prefix}.{attribute}" if prefix else attribute
         gate = activations.gate_of(old)
         if gate and activations.name_of(gate) not in options.names:
@@ -148,14 +148,19 @@ def fuse(
 ) -> None:
     """The patterns in the methods of a module."""
     options = options | options_of(type(owner))
-    base, own = original(type(owner)), vars(owner)
+    base = original(type(owner))
     if is_sequential(base):
         found = search(owner, options)
         cls = sequential_class(base, options) if found.operators else base
     else:
-        gates = {n for n, v in [*own.items(), *owner._modules.items()] if activations.gate_of(v)}
+        held = activations.held_by(owner)
+        gates = {name for name, value in held.items() if activations.gate_of(value)}
         methods, found = reader.search(base, partial(is_kind, owner), gates, options)
-        cls = class_with(base, methods, options)
+        try:
+            cls = class_with(base, methods, options)
+        except Exception as error:  # of its metaclass, or of __init_subclass__
+            why = f"no class can be derived from {base.__name__}: {error}"
+            cls, found.not_fused = base, dict.fromkeys(gates or methods, why)
     if cls is not type(owner):
         result.set_class(owner, prefix, cls, found.operators)
     for kind in ("left_alone", "not_fused", "not_recomputed"):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from gelu_kernels.replace.dataflow import DataFlow, Value
 from gelu_kernels.replace.options import Options
-from gelu_kernels.replace.parts import Gate, Parts, both_ways, call, operands
+from gelu_kernels.replace.parts import Gate, Parts, both_ways, call, is_call, operands
 
 # These write into no tensor that they are given, unless by a keyword.
 _FUNCTIONS = (
@@ -60,6 +60,7 @@ class Search:
     Attributes:
         found: patterns, of which no two have a value in common.
         not_fused, not_recomputed: for the other activations, why not.
+        computes_a_gate: whether there is arithmetic like a gate's, of which none is known.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Search:
                 if pattern and not self._taken & pattern.values.keys():
                     self._taken |= pattern.values.keys()
                     self.found.append(pattern)
+        self.computes_a_gate = any(map(self._is_like_a_gate, flow.values))
         fused = {pattern.gate for pattern in self.found}
         self.not_fused = {gate: why for gate, why in self.not_fused.items() if gate not in fused}
         if options.recompute:
@@ -113,8 +115,8 @@ class Search:
 
     def _is_harmless(self, value: Value) -> bool:
         if value.operation in ("child", "stored"):
-            kind = "harmless" if value.operation == "child" else "stored"
-            return self._parts.is_kind(value.target.split(".")[0], kind)
+            kinds = ("harmless", "gate") if value.operation == "child" else ("stored",)
+            return any(self._parts.is_kind(value.target.split(".")[0], kind) for kind in kinds)
         if value.keywords.keys() & {"out", "inplace"}:
             return False
         if value.operation == "function":
@@ -150,7 +152,7 @@ class Search:
             return self._pattern("glu", unit.gate, value, expression, unit.steps)
         for factor in value.inputs if value.operation == "mul" else ():
             while factor.operation in ("method", "read") and factor.inputs:
-                between, factor = factor.target, factor.inputs[0]
+                between, factor = factor.target or "something", factor.inputs[0]
                 if gate := self._parts.gate(factor):
                     self.not_fused[gate.name] = f"{between} stands between it and the product"
         return None
@@ -185,7 +187,8 @@ class Search:
         if linear.operation != "child" or not self._parts.is_only_for(linear):
             return None
         if not self._parts.call_of(linear, "linear with bias"):
-            self.not_fused[gate.name] = f"{linear.target} before it is no plain Linear with a bias"
+            why = f"{linear.target} before it is no plain Linear with a bias"
+            self.not_fused.setdefault(gate.name, why)
         else:
             arguments = [gate.activation, linear.node.func, *value.node.args]
             steps = {linear: call("product", [linear.node.func, *linear.node.args])}
@@ -201,3 +204,28 @@ class Search:
             return None
         expression = call("gate", [gate.activation, gate.steps[value]])
         return self._pattern("gate", gate, value, expression, gate.steps)
+
+    def _is_like_a_gate(self, product: Value) -> bool:
+        """``x * sigmoid(...)``, or with erf, of what x is made of."""
+        if product in self._taken:
+            return False
+        for x, factor, _ in both_ways(product, "mul"):
+            parts = parts_of(factor)
+            if any(is_call(part, "sigmoid", "erf") for part in parts) and parts & parts_of(
+                x, with_children=True
+            ):
+                return True
+        return False
+
+
+def parts_of(value: Value, with_children: bool = False) -> set[Value]:
+    """What a value is made of by arithmetic, by functions, and by modules if asked for."""
+    parts, found = [value], set()
+    for part in parts:
+        is_made = isinstance(part.node, ast.BinOp | ast.UnaryOp) or part.operation == "function"
+        is_made = is_made or (with_children and part.operation == "child")
+        if is_made or is_call(part, "sigmoid", "erf"):
+            parts += part.inputs
+        if part.operation not in ("constant", "stored", "global"):
+            found.add(part)
+    return found
