@@ -2,6 +2,7 @@
 puts back. What it fuses is in test_replace_fused.py, and models in test_replace_models.py."""
 
 import copy
+import functools
 import io
 import pickle
 import re
@@ -195,6 +196,11 @@ def gelu_of(x):
     return F.gelu(x)
 
 
+class CallsTorch(Module):
+    def forward(self, x):
+        return F.gelu(x)
+
+
 class CallsHelper(Module):
     def forward(self, x):
         return gelu_of(x)
@@ -253,6 +259,52 @@ class BySigmoid(Module):
         return gate * torch.sigmoid(1.5 * gate) * up
 
 
+class Unwrapped(Module):
+    def decorated(function):
+        return lambda *arguments: function(*arguments)
+
+    @decorated
+    def forward(self, x):
+        return F.gelu(x)
+
+
+class Cached(Module):
+    @functools.lru_cache  # noqa: B019
+    def forward(self, x):
+        return F.gelu(x)
+
+
+class CachedProperty(Module):
+    @functools.cached_property
+    def activated(self):
+        return F.gelu(torch.ones(3))
+
+
+class BySuper(CallsTorch):
+    def forward(self, x):
+        return super().forward(x)
+
+
+class HeldByClass(Module):
+    act = staticmethod(F.gelu)
+
+    def forward(self, x):
+        return self.act(x)
+
+
+class ByGetattr(Module):
+    def forward(self, x):
+        return getattr(F, "gelu")(x)  # noqa: B009
+
+
+class GlobalModule(Module):
+    def forward(self, x):
+        return ACTIVATION(x)
+
+
+ACTIVATION = torch.nn.GELU()
+
+
 class GatesOnly(Module):
     """No activation: one half decides on the other."""
 
@@ -299,6 +351,14 @@ LEFT_ALONE = {
     "list": (lambda: held_in([GELU()]), "acts", "it is kept in a list"),
     "dict": (lambda: held_in({"gelu": F.gelu}), "acts", "it is kept in a dict"),
     "table": (FromTable, "forward", "it calls ACT2FN itself"),
+    "unwrapped": (Unwrapped, "forward", "it calls gelu itself, and forward is no plain method"),
+    "cached": (Cached, "forward", "it calls gelu itself, and forward is no plain method"),
+    "cached property": (CachedProperty, "activated", "it calls gelu itself"),
+    "super": (BySuper, "CallsTorch.forward", "it calls gelu itself"),
+    "held by class": (HeldByClass, "act", "its class holds it"),
+    "getattr": (ByGetattr, "forward", "it calls gelu itself"),
+    "global module": (GlobalModule, "forward", "it calls ACTIVATION itself"),
+    "graph": (lambda: torch.fx.symbolic_trace(CallsTorch()), "forward", "it calls gelu itself"),
     "erf": (ByErf, "forward", "it computes a gate that is not known"),
     "sigmoid": (BySigmoid, "forward", "it computes a gate that is not known"),
     "root": (GELU, "", "cannot be replaced in place"),
@@ -409,6 +469,30 @@ def test_a_function_that_is_patched_later(monkeypatch):
     x = torch.randn(4, 6)
     monkeypatch.setattr(F, "silu", torch.zeros_like)
     assert not any(part.any() for part in model(x))
+    monkeypatch.undo()
+    monkeypatch.setattr(torch, "sigmoid", torch.zeros_like)
+    y = x * x.sigmoid()
+    assert torch.allclose(model.arithmetic(x), y, atol=1e-6)
+
+
+class AliasOfFunction(Module):
+    def forward(self, x, scale=2.0):
+        return my_activation(x) + scale
+
+
+my_activation = F.gelu
+
+
+def test_an_alias_and_other_defaults():
+    model = AliasOfFunction()
+    assert operators(replace_activations(model)) == {"forward": "gate(gelu)"}
+    x = torch.randn(3)
+    before = model(x)
+    try:
+        AliasOfFunction.forward.__defaults__ = (4.0,)
+        assert torch.allclose(model(x), before + 2)
+    finally:
+        AliasOfFunction.forward.__defaults__ = (2.0,)
 
 
 # Hooks of an activation

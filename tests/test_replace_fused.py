@@ -151,6 +151,44 @@ GATED = {
 }  # fmt: skip
 
 
+class LocalImport(Parts):
+    """What it calls sigmoid is another function."""
+
+    def forward(self, x):
+        from torch import tanh as sigmoid
+
+        h = self.fc1(x)
+        return h * sigmoid(h) * self.up(x)
+
+
+class IntoBuffer(Parts):
+    def forward(self, x):
+        h = self.fc1(x).detach()
+        buffer = torch.empty_like(h)
+        y = h * torch.sigmoid(h, out=buffer) * self.up(x)
+        return y + buffer
+
+
+class SigmoidFirst(Parts):
+    def forward(self, x):
+        h = self.fc1(x)
+        s = torch.sigmoid(h)
+        z = h
+        return z * s * self.up(x)
+
+
+class ByKeyword(Parts):
+    def forward(self, x):
+        h, limit = self.fc1(x), LIMIT
+        h = torch.clamp(input=h, max=limit[0])
+        return h * torch.sigmoid(input=h) * torch.sigmoid(h * limit[0]) + h * torch.sigmoid(
+            h * NUMBERS
+        )
+
+
+LIMIT, NUMBERS = [0.5], torch.ones(8)
+
+
 class Broadcast(Parts):
     def forward(self, x):
         return self.act(self.fc1(x)) * self.up(x)[..., :1]
@@ -172,7 +210,10 @@ class OtherStrides(Parts):
         return (up * self.act(self.fc1(x))).transpose(0, 1).view(-1)
 
 
-PRODUCTS = [*GATED, Broadcast, Scaled, Promoted, OtherStrides]
+PRODUCTS = [
+    *GATED, LocalImport, IntoBuffer, SigmoidFirst, ByKeyword, Broadcast, Scaled, Promoted,
+    OtherStrides,
+]  # fmt: skip
 
 
 def bound_of(cls):

@@ -57,6 +57,7 @@ def with_count(function):
     def wrapper(*args, scale=1, **kwargs):
         nonlocal count
         count += scale
+        assert function.__doc__ == "It counts." and function.__annotations__ == {"x": int}
         return count, function(*args, **kwargs)
 
     return wrapper
@@ -75,7 +76,8 @@ class Derived(Base):
 
     @with_count
     @with_count
-    def counted(self, x):
+    def counted(self, x: int):
+        """It counts."""
         return x + 1
 
     @functools.lru_cache  # noqa: B019

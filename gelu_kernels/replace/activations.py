@@ -1,8 +1,9 @@
 """Which gate an activation is, which of ours computes it, and why one is left alone."""
 
+import inspect
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 
 import torch
 from torch.nn.functional import gelu as torch_gelu
@@ -110,32 +111,47 @@ def why_not(value: object, names: tuple[str, ...]) -> str:
     if isinstance(value, torch.nn.Module):
         name = "" if value._modules else getattr(value, "original_name", type(value).__name__)
     else:
-        name = "" if isinstance(value, type) else getattr(function_of(value), "__name__", "")
+        name = "" if isinstance(value, type) else name_of_function(function_of(value))
     if is_ours(value) or not (is_one_of(names, name) or called_by(value, names)):
         return ""
     return f"{describe(value)} is not known to be one of the gates"
 
 
+def name_of_function(value: object) -> str:
+    name = inspect.getattr_static(value, "__name__", "") if callable(value) else ""
+    name = name.__get__(value) if inspect.isgetsetdescriptor(name) else name
+    return name if isinstance(name, str) else ""
+
+
 def called_by(function: object, names: tuple[str, ...]) -> str:
-    """The first of such names that a function uses, or a function of its module that it uses."""
-    if not isinstance(function, FunctionType):
-        return ""
-    functions = [function]
+    """The first gate, or function of such a name, that a function calls, or one in its closure, or
+    one of its module that it calls."""
+    functions = [function] if isinstance(function, FunctionType) else []
     for each in functions:
         used = sorted(names_in(each.__code__))
-        if found := next((name for name in used if is_one_of(names, name)), ""):
-            return found
-        for inner in (each.__globals__.get(name) for name in used):
-            is_new = isinstance(inner, FunctionType) and inner not in functions
-            if is_new and inner.__module__ == function.__module__:
-                functions.append(inner)
+        found = {name: each.__globals__.get(name) for name in used}
+        for name, value in found.items():
+            if is_one_of(names, name) or gate_of(value):
+                return name
+        inner = [v for v in found.values() if getattr(v, "__module__", "") == function.__module__]
+        inner += [cell_contents(cell) for cell in each.__closure__ or ()]
+        functions += [f for f in inner if isinstance(f, FunctionType) and f not in functions]
     return ""
 
 
+def cell_contents(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
+
+
 def names_in(code: CodeType) -> set[str]:
-    """Globals and attributes, of functions within too."""
+    """Globals and attributes, also of functions within, and what ``getattr`` may be given."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return {*code.co_names}.union(*map(names_in, inner))
+    texts = [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]
+    looked_up = texts if "getattr" in code.co_names else []
+    return {*code.co_names, *looked_up}.union(*map(names_in, inner))
 
 
 def intercepted(value: object) -> str:

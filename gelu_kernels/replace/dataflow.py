@@ -58,7 +58,8 @@ class DataFlow:
         bound = {*_names(nodes, ast.Store, ast.Del)}
         self._all_reads = Counter(_names(nodes, ast.Load))
         self._all_reads.update(_names([n.target for n in nodes if isinstance(n, ast.AugAssign)]))
-        self._local = bound | {node.arg for node in nodes if isinstance(node, ast.arg)}
+        code = function.__code__
+        self._local = bound.union(code.co_varnames, code.co_cellvars, code.co_freevars)
         self.assigned = {node.attr for node in attributes if not isinstance(node.ctx, ast.Load)}
         rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in nodes)
         is_unsafe = _UNSAFE & {*_names(nodes), *(node.attr for node in attributes)}
@@ -182,7 +183,7 @@ class DataFlow:
             return self._held[node.id]
         if node.id == self._receiver:
             return self._value(node, "receiver")
-        if node.id in self._local or node.id in self._function.__code__.co_freevars:
+        if node.id in self._local:
             return self._value(node, "variable")
         return self._value(node, "global", self._function.__globals__.get(node.id))
 

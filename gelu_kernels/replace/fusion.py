@@ -5,11 +5,13 @@ call looks whether what the methods were made from still holds. If not, after ho
 quantisation, parametrizations or another method have come, the original runs.
 """
 
+import ast
 import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType
 
+from torch.compiler import is_dynamo_compiling
 from torch.nn import Module, Sequential
 
 from gelu_kernels.replace import fused, sequential
@@ -47,7 +49,7 @@ def sequential_class(base: type[Sequential], options: Options) -> type[Sequentia
         return sequential.run(self, input, options)
 
     def members() -> dict[str, FunctionType]:
-        return {"forward": _guarded(base, "forward", Sequential.forward, forward, ())}
+        return {"forward": _guarded(base, "forward", Sequential.forward, forward)}
 
     return _class(base, (options, frozenset(), ()), members)
 
@@ -84,10 +86,16 @@ def _restored(base: type[Module], options: Options, needs: Needs) -> Module:
 
 
 def _fused(base: type[Module], name: str, method: Method) -> FunctionType:
-    table = {id(value.node): node for p in method.patterns for value, node in p.values.items()}
+    values = {value: node for p in method.patterns for value, node in p.values.items()}
+    table = {id(value.node): node for value, node in values.items()}
     function = rebuild(method.function, method.definition, table, fused)
     needs = {need for pattern in method.patterns for need in pattern.needs}
-    return _guarded(base, name, method.function, function, tuple(needs))
+    called = {
+        tuple(ast.unparse(value.node.func).split(".")): value.target
+        for value in values
+        if value.operation == "function"
+    }
+    return _guarded(base, name, method.function, function, tuple(needs), called)
 
 
 def _guarded(
@@ -95,16 +103,27 @@ def _guarded(
     name: str,
     function: FunctionType,
     fused_function: FunctionType,
-    needs: tuple[tuple[str, str], ...],
+    needs: tuple[tuple[str, str], ...] = (),
+    called: dict[tuple[str, ...], object] | None = None,
 ) -> FunctionType:
+    """A method that runs the fused function as long as what it was made from holds: the original
+    one, the kinds of the attributes, and the functions of torch that a pattern called."""
     inner = inspect.unwrap(function)
     code, inner_code = function.__code__, inner.__code__
+    defaults, more_defaults = inner.__defaults__, inner.__kwdefaults__
     checks = tuple((attribute, KINDS[kind]) for attribute, kind in needs)
 
     @functools.wraps(function)
     def method(self: Module, *args: object, **kwargs: object) -> object:
         original = getattr(base, name)
-        holds = original is function and function.__code__ is code and inner.__code__ is inner_code
+        holds = (
+            original is function
+            and function.__code__ is code
+            and inner.__code__ is inner_code
+            and inner.__defaults__ is defaults
+            and inner.__kwdefaults__ is more_defaults
+            and (not called or is_dynamo_compiling() or _are_called(called, inner.__globals__))
+        )
         modules = self.__dict__["_modules"]
         for attribute, is_so in checks:
             value = modules[attribute] if attribute in modules else value_of(self, attribute)
@@ -114,3 +133,14 @@ def _guarded(
     # Code of its own, as torch.compile compiles one code for a few modules only.
     method.__code__ = method.__code__.replace(co_name=name)
     return method
+
+
+def _are_called(functions: dict[tuple[str, ...], object], names: dict[str, object]) -> bool:
+    """Whether the names still stand for the functions."""
+    for (first, *rest), function in functions.items():
+        found = names.get(first)
+        for name in rest:
+            found = getattr(found, name, None)
+        if found is not function:
+            return False
+    return True

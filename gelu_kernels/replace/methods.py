@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import FunctionType
 
+from torch.fx import GraphModule
 from torch.nn import Module
 
-from gelu_kernels.replace.activations import called_by, is_one_of, names_in
+from gelu_kernels.replace.activations import called_by, gate_of, is_one_of, name_of, names_in
 from gelu_kernels.replace.dataflow import DataFlow
+from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.options import Found, Options
 from gelu_kernels.replace.patterns import Pattern, Search
 from gelu_kernels.replace.source import Definition, Sources
@@ -40,13 +42,13 @@ class Reader:
         """The methods with patterns, of a class whose attributes ``gates`` are activations."""
         methods, result = {}, Found()
         for name, member in members_of(cls).items():
-            inner = inspect.unwrap(getattr(member, "__func__", getattr(member, "fget", member)))
-            used = names_in(inner.__code__) if isinstance(inner, FunctionType) else set()
+            inner = function_in(member)
+            used = names_in(inner.__code__)
             held = used & {*gates}
             called = self._called_by(inner, options.names)
             if not held and not called and not used & {"sigmoid", "erf"}:
                 continue
-            if read := self._definition(cls, member):
+            if read := self._definition(cls, member) if "." not in name else None:
                 definition, flow = read
                 search = Search(flow, is_kind, options)
                 if search.found:
@@ -54,7 +56,7 @@ class Reader:
                     result.operators[name] = tuple(map(str, search.found))
                 result.not_fused |= search.not_fused
                 result.not_recomputed |= search.not_recomputed
-                called, why = uncovered(definition, search.found, options.names), ""
+                called, why = uncovered(definition, flow, search.found, options.names), ""
             else:
                 why = f"{name} is no plain method, or no source is found that is the code that runs"
                 result.not_fused |= dict.fromkeys(held, why)
@@ -64,6 +66,9 @@ class Reader:
                 result.left_alone[name] = f"it calls {called} itself{why}"
             elif read and search.computes_a_gate:
                 result.left_alone[name] = "it computes a gate that is not known"
+        for name, gate in gates_of_class(cls).items():
+            if name_of(gate) in options.names:
+                result.left_alone[name] = "its class holds it"
         patterns = [pattern for method in methods.values() for pattern in method.patterns]
         for gate in {*gates} - {pattern.gate for pattern in patterns}:
             if options.fuse_bias and is_kind(gate, "gelu"):
@@ -87,34 +92,56 @@ class Reader:
 
 
 def members_of(cls: type[Module]) -> dict[str, object]:
-    """Methods and properties of a class, without ``torch.nn.Module``'s."""
+    """What of a class has a function in it, without ``torch.nn.Module``'s. A method that is reached
+    from the one that overrides it has the name of its class before its own."""
     found: dict[str, object] = {}
-    for base in cls.__mro__[::-1]:
-        for name, member in vars(base).items() if base not in (object, Module) else ():
-            found.pop(name, None)
+    for base in [b for b in cls.__mro__ if b not in (object, Module)]:
+        for name, member in vars(base).items():
             is_special = name.startswith("__") and name.endswith("__") and name != "__call__"
-            kinds = FunctionType | property | staticmethod | classmethod
-            if isinstance(member, kinds) and not is_special:
+            if is_special or not function_in(member):
+                continue
+            if name not in found:
                 found[name] = member
+            elif names_in(function_in(found[name]).__code__) & {"super", base.__name__}:
+                found[f"{base.__name__}.{name}"] = member
     return found
 
 
+def gates_of_class(cls: type[Module]) -> dict[str, str]:
+    """Activations that are attributes of the class."""
+    members = {k: v for base in cls.__mro__[::-1] for k, v in vars(base).items()}
+    gates = {name: gate_of(getattr(v, "__func__", v)) for name, v in members.items()}
+    return {name: gate for name, gate in gates.items() if gate}
+
+
+def function_in(member: object) -> FunctionType | None:
+    """Of a method, a property, a class method, a cached one and their like."""
+    for name in ("__func__", "fget", "func", "__wrapped__"):
+        member = getattr(member, name, None) or member
+    member = inspect.unwrap(member) if callable(member) else member
+    return member if isinstance(member, FunctionType) else None
+
+
 def looks_up_by_itself(cls: type[Module]) -> bool:
-    """Whether ``self.name`` may be another thing than what the module holds by that name."""
+    """Whether ``self.name`` may be another thing than what the module holds by that name, or the
+    class is changed by what made it."""
     own = cls.__getattribute__, getattr(cls, "__getattr__", None)
-    return own != (object.__getattribute__, Module.__getattr__)
+    return own != (object.__getattribute__, Module.__getattr__) or issubclass(cls, GraphModule)
 
 
-def uncovered(definition: Definition, patterns: list[Pattern], names: tuple[str, ...]) -> str:
+def uncovered(
+    definition: Definition, flow: DataFlow, patterns: list[Pattern], names: tuple[str, ...]
+) -> str:
     """A function of such a name, or one that calls it, which is called outside of the patterns."""
     covered = {id(value.node) for pattern in patterns for value in pattern.values}
+    covered |= {id(v.node) for v in flow.values if v.operation == "function" and is_ours(v.target)}
     arguments = definition.node.args
     receiver = next((a.arg for a in [*arguments.posonlyargs, *arguments.args]), "")
     for node in ast.walk(definition.node):
         if isinstance(node, ast.Call) and id(node) not in covered:
-            name = _called(node.func, receiver)
+            name = _looked_up(node) or _called(node.func, receiver)
             function = definition.function.__globals__.get(name)
-            if is_one_of(names, name) or called_by(function, names):
+            if is_one_of(names, name) or called_by(function, names) or gate_of(function):
                 return name
     return ""
 
@@ -126,3 +153,10 @@ def _called(function: ast.expr, receiver: str) -> str:
     if isinstance(function, ast.Subscript):
         return _called(function.value, receiver)
     return function.id if isinstance(function, ast.Name) else ""
+
+
+def _looked_up(call: ast.Call) -> str:
+    """The name that ``getattr`` is given."""
+    is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr"
+    name = call.args[1] if is_getattr and len(call.args) > 1 else None
+    return str(name.value) if isinstance(name, ast.Constant) else ""

@@ -78,27 +78,27 @@ class Parts:
     def swish(self, value: Value) -> Gate | None:
         """``x * sigmoid(alpha * x)``"""
         for x, sigmoid, node in both_ways(value, "mul"):
-            if not (is_call(sigmoid, "sigmoid") and self.is_only_for(sigmoid)):
+            is_sigmoid = is_call(sigmoid, "sigmoid") and len(sigmoid.inputs) == 1
+            if not is_sigmoid or sigmoid.keywords or not self.is_only_for(sigmoid):
                 continue
             (scaled,) = sigmoid.inputs
-            steps, alpha = {value: node, sigmoid: node}, None
+            steps, alpha = {value: node, sigmoid: operands(sigmoid)[0]}, None
             if scaled is x:
                 alpha = ast.Constant(1.0)
-            for factor, other, _ in both_ways(scaled, "mul"):
-                is_known = factor.operation == "stored" or factor.target in SIGMOID_GATES
-                if other is x and is_known and self.is_only_for(scaled):
+            for other, factor, node_of_x in both_ways(scaled, "mul"):
+                if other is x and self.is_only_for(scaled):
                     alpha = self.number(factor, "1.702")
-                    steps[scaled] = node
-            if alpha:
+                    steps[scaled] = node_of_x
+            is_known = not isinstance(alpha, ast.Constant) or alpha.value in SIGMOID_GATES
+            if alpha and is_known:
                 activation = call("partial", [attribute("swish")], {"alpha": alpha})
                 return Gate("swish", activation, x, steps, uses=2)
         return None
 
     def number(self, value: Value, kind: str) -> ast.expr | None:
         """A constant, or an attribute of the module that holds a number of this kind."""
-        is_number = isinstance(value.target, int | float)
         is_stored = value.operation == "stored" and self.is_kind(value.target, kind)
-        return value.node if is_stored or (value.operation == "constant" and is_number) else None
+        return value.node if is_stored or is_number(value) else None
 
     def limit(self, gate: Gate, up: Value) -> tuple[ast.expr | None, dict[Value, ast.expr]]:
         """The number that limits the gate's input from above and the other factor on both sides,
@@ -121,8 +121,7 @@ class Parts:
     def offset(self, up: Value) -> tuple[ast.expr | None, Value, dict[Value, ast.expr]]:
         """The constant that is added to the second factor, that factor without it, and the sum."""
         for other, number, node in both_ways(up, "add"):
-            is_number = number.operation == "constant" and isinstance(number.target, int | float)
-            if is_number and self.is_only_for(up):
+            if is_number(number) and self.is_only_for(up):
                 return number.node, other, {up: node}
         return None, up, {}
 
@@ -141,13 +140,14 @@ def is_function_of_torch(value: Value) -> bool:
 
 
 def bounds_of(value: Value) -> Bounds | None:
-    if not is_call(value, "clamp", "clip"):
+    if not is_call(value, "clamp", "clip") or not value.inputs:
         return None
     bounds = dict(zip(("min", "max"), value.inputs[1:], strict=False)) | value.keywords
     least, largest = bounds.get("min"), bounds.get("max")
     if least and least.operation == "constant" and least.target is None:
         least = None
-    return Bounds(operands(value)[0], least, largest) if largest else None
+    is_clamp = largest and bounds.keys() <= {"min", "max"} and len(value.inputs) <= 3
+    return Bounds(operands(value)[0], least, largest) if is_clamp else None
 
 
 def is_call(value: Value, *names: str) -> bool:
@@ -159,6 +159,11 @@ def is_call(value: Value, *names: str) -> bool:
 
 def is_of_torch(function: object) -> bool:
     return any(function is vars(m).get(getattr(function, "__name__", "")) for m in (torch, F))
+
+
+def is_number(value: Value) -> bool:
+    number = value.target if value.operation == "constant" else None
+    return type(number) in (int, float) and abs(number) < float("inf")
 
 
 def is_same(a: Value, b: Value) -> bool:

@@ -1,11 +1,14 @@
 """The syntax tree of a function, and the function that another tree makes of it."""
 
 import ast
+import functools
 import inspect
 import linecache
 import warnings
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
+
+from gelu_kernels.replace.activations import cell_contents
 
 FUSED = "_gelu_kernels_fused"  # an argument of the functions made here, with a default
 
@@ -83,9 +86,11 @@ def _wrapped(function: FunctionType, new: FunctionType) -> FunctionType:
         return new
     new = _wrapped(function.__wrapped__, new)
     cells = function.__closure__ or ()
-    cells = tuple(CellType(new) if _holds(c, function.__wrapped__) else c for c in cells)
+    cells = tuple(
+        CellType(new) if cell_contents(cell) is function.__wrapped__ else cell for cell in cells
+    )
     wrapper = _with_code(function, function.__code__, cells)
-    wrapper.__kwdefaults__ = function.__kwdefaults__
+    wrapper.__kwdefaults__, wrapper.__wrapped__ = function.__kwdefaults__, new
     return wrapper
 
 
@@ -93,15 +98,8 @@ def _is_in_closures(function: FunctionType) -> bool:
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is None:
         return True
-    cells = getattr(function, "__closure__", None) or ()
-    return any(_holds(cell, wrapped) for cell in cells) and _is_in_closures(wrapped)
-
-
-def _holds(cell: CellType, value: object) -> bool:
-    try:
-        return cell.cell_contents is value
-    except ValueError:  # it is empty
-        return False
+    contents = map(cell_contents, getattr(function, "__closure__", None) or ())
+    return any(value is wrapped for value in contents) and _is_in_closures(wrapped)
 
 
 def _with_code(
@@ -109,7 +107,8 @@ def _with_code(
 ) -> FunctionType:
     names, defaults = function.__globals__, function.__defaults__
     new = FunctionType(code, names, function.__name__, defaults, closure)
-    new.__qualname__, new.__module__ = function.__qualname__, function.__module__
+    functools.update_wrapper(new, function)
+    del new.__wrapped__
     return new
 
 
