@@ -5,6 +5,7 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules import module as modules
 
+_LINEAR = nn.functional.linear
 _PLAIN = {Tensor, nn.Parameter, FakeTensor, FunctionalTensor}
 _FORWARD = nn.Linear.forward
 
@@ -35,9 +36,13 @@ def is_plain_linear(layer: object) -> bool:
     if type(layer) is not nn.Linear or nn.Linear.forward is not _FORWARD:
         return False
     parameters = layer.__dict__["_parameters"]  # without a weight that hooks compute
+    weight, bias = parameters.get("weight"), parameters.get("bias")
     return (
-        parameters.get("weight") is not None
-        and is_plain_tensor(parameters["weight"])
-        and is_plain_tensor(parameters.get("bias"))
+        weight is not None
+        and weight.dim() == 2
+        and (bias is None or bias.shape == weight.shape[:1])
+        and is_plain_tensor(weight)
+        and is_plain_tensor(bias)
         and is_plain_module(layer)
+        and nn.functional.linear is _LINEAR
     )

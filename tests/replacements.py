@@ -2,6 +2,8 @@
 
 import torch
 
+from gelu_kernels.replace.derived import original
+
 
 def error(actual, expected):
     """The largest error, relative to the largest element of its tensor.
@@ -27,17 +29,24 @@ def tree(model):
 
 
 def changes(replacement):
-    """Of attributes: the classes of what they held and hold."""
+    """Of activations: the classes of what was held, and what computes it, or is held, now."""
     return {
-        change.name: (type(change.old), type(change.new))
+        change.name: (
+            original(type(change.old)),
+            "".join(change.new) if isinstance(change.new, tuple) else change.new,
+        )
         for change in replacement.changed
-        if not isinstance(change.new, tuple)
+        if not isinstance(change.new, tuple) or isinstance(change.old, torch.nn.Module)
     }
 
 
 def operators(replacement):
     """Of methods: what computes their patterns."""
-    return {c.name: ", ".join(c.new) for c in replacement.changed if isinstance(c.new, tuple)}
+    return {
+        change.name: ", ".join(change.new)
+        for change in replacement.changed
+        if isinstance(change.new, tuple) and not isinstance(change.old, torch.nn.Module)
+    }
 
 
 def reasons(replacement):

@@ -34,7 +34,7 @@ class Pair:
         self.log.append(f"replace {mode}")
         self.replacements.append(replace(self.models[1], mode))
         changed = self.replacements[-1].changed
-        self.fused |= any(isinstance(change.new, tuple) for change in changed)
+        self.fused |= any(not isinstance(change.old, torch.nn.Module) for change in changed)
 
     def restore(self):
         self.log.append("restore")

@@ -6,14 +6,16 @@ from functools import partial
 from types import CellType, CodeType, FunctionType
 
 import torch
+import torch.nn.functional as F
 from torch.nn.functional import gelu as torch_gelu
 from torch.nn.functional import silu as torch_silu
 
 from gelu_kernels import functional, nn
 from gelu_kernels.operators import APPROXIMATE
+from gelu_kernels.replace.derived import original
 from gelu_kernels.replace.describe import describe, function_of, is_ours
 
-_GATES = {approximate: gate for gate, approximate in APPROXIMATE.items() if approximate}
+GATES = {approximate: gate for gate, approximate in APPROXIMATE.items() if approximate}
 
 # By name, so that neither package is imported. Beside torch.nn's and ours these are the classes
 # whose formula is known.
@@ -36,19 +38,24 @@ _CLASSES = {
 
 def gate_of(activation: object) -> str | None:
     """The gate that a module or a function is; None if it is none that is known."""
-    cls = type(activation)
-    if cls is nn.SiLU or cls is torch.nn.SiLU:
-        return "logistic"
-    if cls is nn.GELU or cls is torch.nn.GELU:
-        return _GATES.get(activation.approximate)
+    if isinstance(activation, torch.nn.Module):
+        cls = original(type(activation))
+        if cls is nn.GELU or cls is torch.nn.GELU:
+            return GATES.get(activation.approximate)
+        return gate_of_class(cls)
     function = function_of(activation)
     if function is torch_gelu or function is functional.gelu:
-        return _GATES.get(getattr(activation, "keywords", {}).get("approximate", "none"))
+        return GATES.get(getattr(activation, "keywords", {}).get("approximate", "none"))
     if function is torch_silu or function is functional.silu:
         return "logistic"
-    if function is swish:
-        return SIGMOID_GATES.get(activation.keywords["alpha"])
-    return _CLASSES.get(name_of_class(activation))
+    return SIGMOID_GATES.get(activation.keywords["alpha"]) if function is swish else None
+
+
+def gate_of_class(cls: type) -> str | None:
+    """None for ``torch.nn.GELU``, whose instances differ."""
+    if cls is nn.SiLU or cls is torch.nn.SiLU:
+        return "logistic"
+    return _CLASSES.get(f"{cls.__module__}.{cls.__qualname__}")
 
 
 SIGMOID_GATES = {1.702: "logistic_1702", 1.0: "logistic"}  # alpha to gate
@@ -68,25 +75,14 @@ def name_of(gate: str) -> str:
     return "silu" if gate == "logistic" else "gelu"
 
 
-def ours_for(old: object, gate: str) -> torch.nn.Module | Callable:
-    if isinstance(old, torch.nn.Module):
-        new = nn.SiLU() if gate == "logistic" else nn.GELU(APPROXIMATE[gate])
-        hand_over(old, new)
-        return new
-    if gate == "logistic":
-        return functional.silu
-    if gate == "normal":
-        return functional.gelu
+def function_for(gate: str) -> Callable:
+    """In place of a function that is held as an attribute."""
+    if gate in ("logistic", "normal"):
+        return functional.silu if gate == "logistic" else functional.gelu
     return partial(functional.gelu, approximate=APPROXIMATE[gate])
 
 
-def hand_over(old: torch.nn.Module, new: torch.nn.Module) -> None:
-    """What a module has of ``torch.nn.Module``, hooks above all: a hook that is put on either, or
-    removed, is the other's too."""
-    vars(new).update({key: value for key, value in vars(old).items() if key in _STATE})
-
-
-_STATE = {*vars(torch.nn.Module()), "forward"}
+_STATE = {*vars(torch.nn.Module())}
 
 
 def held_by(owner: torch.nn.Module) -> dict[str, object]:
@@ -159,7 +155,16 @@ def intercepted(value: object) -> str:
     own = value.__dict__ if isinstance(value, torch.nn.Module) else getattr(value, "keywords", {})
     if own.get("inplace"):
         return "it overwrites its input"
-    return "its forward was replaced" if "forward" in own else ""
+    return "its forward was replaced" if "forward" in own or is_patched(value) else ""
+
+
+def is_patched(value: object) -> bool:
+    """Whether the formula of an activation is another one than it was at the replacement."""
+    is_other = False
+    if isinstance(value, torch.nn.Module):
+        cls, base = type(value), original(type(value))
+        is_other = base is not cls and cls.forward.__wrapped__ is not base.forward
+    return is_other or F.gelu is not torch_gelu or F.silu is not torch_silu
 
 
 def is_one_of(names: tuple[str, ...], name: str) -> bool:

@@ -60,7 +60,6 @@ class DataFlow:
         self._all_reads.update(_names([n.target for n in nodes if isinstance(n, ast.AugAssign)]))
         code = function.__code__
         self._local = bound.union(code.co_varnames, code.co_cellvars, code.co_freevars)
-        self.assigned = {node.attr for node in attributes if not isinstance(node.ctx, ast.Load)}
         rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in nodes)
         is_unsafe = _UNSAFE & {*_names(nodes), *(node.attr for node in attributes)}
         if not rebinds and not is_unsafe and self._receiver not in bound:

@@ -25,7 +25,7 @@ _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 def gate(activation: Callable, input: Tensor) -> Tensor:
     """``activation(input)``, also of a function."""
     name = _gate_of(activation)
-    return functional.gate(input, gate=name) if name and _is_taken(input) else activation(input)
+    return functional.gate(input, gate=name) if name and is_taken(input) else activation(input)
 
 
 def glu(
@@ -69,28 +69,32 @@ def glu_linear(
 def gate_linear(activation: Callable, linear: torch.nn.Module, input: Tensor) -> Tensor:
     """``linear(activation(input))``, of a ``Linear`` or a ``Conv1D``."""
     name = _gate_of(activation)
-    if name and _is_taken(input) and (is_plain_linear(linear) or is_conv1d(linear)):
+    if name and is_taken(input) and (is_plain_linear(linear) or is_conv1d(linear)):
         weight = linear.weight.t() if is_conv1d(linear) else linear.weight
         if _fits(input, weight):
             return functional.gate_linear(input, weight, linear.bias, gate=name)
     return linear(gate(activation, input))
 
 
-def product(linear: torch.nn.Linear, input: Tensor) -> Tensor:
-    """The linear layer without its bias, which :func:`bias_gelu` adds."""
-    if not is_linear_with_bias(linear):
-        return linear(input)
-    return torch.nn.functional.linear(input, linear.weight)
+def product(linear: torch.nn.Linear, input: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The result of the linear layer without its bias, and the bias; where the operator does not
+    take them, the whole result and none."""
+    bias = linear.bias
+    if not (is_linear_with_bias(linear) and is_taken(input) and is_taken(bias)):
+        return linear(input), None
+    return torch.nn.functional.linear(input, linear.weight), bias
 
 
-def bias_gelu(activation: Callable, linear: torch.nn.Linear, input: Tensor) -> Tensor:
-    if not is_linear_with_bias(linear):  # so that `product` added it
-        return activation(input)
+def bias_gelu(activation: Callable, parts: tuple[Tensor, Tensor | None]) -> Tensor:
+    """``activation`` of the sum of the parts of :func:`product`."""
+    input, bias = parts
+    if bias is None:
+        return gate(activation, input)
     approximate = APPROXIMATE[gate_of(activation)] if is_gelu(activation) else None
-    if approximate and _is_taken(input):
+    if approximate and is_taken(input):
         saved = {key: getattr(activation, key, default) for key, default in _SAVED.items()}
-        return functional.bias_gelu(input, linear.bias, approximate=approximate, **saved)
-    return activation(input + linear.bias)
+        return functional.bias_gelu(input, bias, approximate=approximate, **saved)
+    return activation(input + bias)
 
 
 _SAVED = {"save": None, "dither": False}
@@ -103,8 +107,8 @@ def _gate_of(activation: Callable) -> str | None:
 
 def _unit_of(activation: Callable, x: Tensor, up: Tensor, limit: float | None) -> str | None:
     same = (
-        _is_taken(x)
-        and _is_taken(up)
+        is_taken(x)
+        and is_taken(up)
         and _is_kept(x, up)
         and (x.shape, x.stride(), x.dtype) == (up.shape, up.stride(), up.dtype)
         and x.device == up.device
@@ -113,7 +117,7 @@ def _unit_of(activation: Callable, x: Tensor, up: Tensor, limit: float | None) -
     return _gate_of(activation) if same else None
 
 
-def _is_taken(input: object) -> bool:
+def is_taken(input: object) -> bool:
     if not isinstance(input, Tensor) or input.dtype not in _DTYPES:
         return False
     if torch.is_grad_enabled() and not is_dynamo_compiling() and input.is_inference():

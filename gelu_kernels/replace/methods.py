@@ -1,6 +1,7 @@
 """The methods of a class in which activations occur, and the patterns in them."""
 
 import ast
+import dis
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -41,7 +42,13 @@ class Reader:
     ) -> tuple[dict[str, Method], Found]:
         """The methods with patterns, of a class whose attributes ``gates`` are activations."""
         methods, result = {}, Found()
-        for name, member in members_of(cls).items():
+        members = members_of(cls)
+        rebound = {name for member in members.values() for name in stored_by(function_in(member))}
+
+        def is_known(name: str, kind: str) -> bool:
+            return name not in rebound and is_kind(name, kind)
+
+        for name, member in members.items():
             inner = function_in(member)
             used = names_in(inner.__code__)
             held = used & {*gates}
@@ -50,7 +57,7 @@ class Reader:
                 continue
             if read := self._definition(cls, member) if "." not in name else None:
                 definition, flow = read
-                search = Search(flow, is_kind, options)
+                search = Search(flow, is_known, options)
                 if search.found:
                     methods[name] = Method(member, definition, search.found)
                     result.operators[name] = tuple(map(str, search.found))
@@ -107,6 +114,12 @@ def members_of(cls: type[Module]) -> dict[str, object]:
     return found
 
 
+def stored_by(function: FunctionType) -> set[str]:
+    """The attributes that it sets: of the module, as far as is known, and during a call."""
+    instructions = dis.get_instructions(function)
+    return {i.argval for i in instructions if i.opname in ("STORE_ATTR", "DELETE_ATTR")}
+
+
 def gates_of_class(cls: type[Module]) -> dict[str, str]:
     """Activations that are attributes of the class."""
     members = {k: v for base in cls.__mro__[::-1] for k, v in vars(base).items()}
@@ -123,10 +136,18 @@ def function_in(member: object) -> FunctionType | None:
 
 
 def looks_up_by_itself(cls: type[Module]) -> bool:
-    """Whether ``self.name`` may be another thing than what the module holds by that name, or the
-    class is changed by what made it."""
+    """Whether ``self.name`` may be another thing than what the module holds by that name, or a
+    method calls ``super(self.__class__, self)``, which means the class that has the method."""
     own = cls.__getattribute__, getattr(cls, "__getattr__", None)
-    return own != (object.__getattribute__, Module.__getattr__) or issubclass(cls, GraphModule)
+    if own != (object.__getattribute__, Module.__getattr__) or issubclass(cls, GraphModule):
+        return True
+    for function in map(function_in, members_of(cls).values()):
+        used = names_in(function.__code__)
+        names = [i.argval for i in dis.get_instructions(function)] if "__class__" in used else []
+        for index, name in enumerate(names):
+            if isinstance(name, str) and name == "super" and "__class__" in names[index + 1 :][:3]:
+                return True
+    return False
 
 
 def uncovered(

@@ -5,12 +5,13 @@ from functools import partial
 import torch
 
 from gelu_kernels.replace import activations
+from gelu_kernels.replace.derived import arguments_of, original
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.encoder import leave_fast_path
-from gelu_kernels.replace.fusion import class_with, options_of, original, sequential_class
+from gelu_kernels.replace.fusion import class_with, gate_class, sequential_class
 from gelu_kernels.replace.kinds import is_kind
-from gelu_kernels.replace.methods import Reader
-from gelu_kernels.replace.options import Options
+from gelu_kernels.replace.methods import Method, Reader
+from gelu_kernels.replace.options import Found, Options
 from gelu_kernels.replace.replacement import Replacement
 from gelu_kernels.replace.sequential import is_sequential, search
 
@@ -18,21 +19,21 @@ from gelu_kernels.replace.sequential import is_sequential, search
 def replace_activations(
     model: torch.nn.Module, *, fuse_bias: bool = False, recompute: bool = False
 ) -> Replacement:
-    r"""Replace the GELUs and SiLUs of a model by ours, in place, and fuse them with the operations
-    beside them.
+    r"""Compute the GELUs and SiLUs of a model by our operators, in place, and fuse them with the
+    operations beside them.
 
-    Each activation module becomes a :class:`gelu_kernels.nn.GELU` or :class:`gelu_kernels.nn.SiLU`:
-    ``torch.nn``'s, transformers' (GELU: exact, new, tanh, fast, accurate, quick, Bloom's; SiLU) and
-    timm's (GELU: exact, tanh, quick; Swish). So do ``torch.nn.functional.gelu`` and ``silu``, or a
-    ``functools.partial`` of them, held as attributes. A shared instance stays shared, and hooks go
-    with it. No other child is replaced or changed.
+    Replaced are ``torch.nn.GELU`` and ``torch.nn.SiLU``, transformers' activations (GELU: exact,
+    new, tanh, fast, accurate, quick, Bloom's; SiLU) and timm's (GELU: exact, tanh, quick; Swish),
+    and ``torch.nn.functional.gelu`` and ``silu``, or a ``functools.partial`` of them, held as
+    attributes. Every module stays the object it is, with its attributes and hooks.
 
     Fused are patterns in the code of a module's methods: calls of ``F.gelu`` and ``F.silu``, and
     gated linear units, ``act(gate(x)) * up(x)``, with the clamps and the offset that
-    :func:`gelu_kernels.functional.glu` takes. The module gets a class derived from its own with the
-    fused methods. They run as long as each call finds what they were made from: the same method,
-    and plain children. With hooks on a child that is passed by, an adapter, quantised weights or a
-    parametrization, the original method runs.
+    :func:`gelu_kernels.functional.glu` takes.
+
+    A module gets a class derived from its own, with the new methods. They run as long as each call
+    finds what they were made from: the same method, and plain children. With hooks on a child that
+    is passed by, an adapter, quantised weights or a parametrization, the original method runs.
 
     Args:
         model: any module.
@@ -63,8 +64,8 @@ def replace_activations(
     ... )
     >>> replacement = replace_activations(model, fuse_bias=True)
     replace_activations: 3 changed, 0 left alone
-      1: torch.nn.modules.activation.GELU('tanh') -> gelu_kernels.nn.GELU('tanh')
-      3: torch.nn.modules.activation.SiLU -> gelu_kernels.nn.SiLU
+      1: torch.nn.modules.activation.GELU('tanh') -> gate(normal_tanh)
+      3: torch.nn.modules.activation.SiLU -> gate(logistic)
       forward: torch.nn.modules.container.Sequential.forward -> bias_gelu(0, 1)
     >>> replacement.restore()
     """
@@ -94,7 +95,7 @@ def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacem
     ... )
     >>> replacement = replace_gelu(model, fuse_bias=True)
     replace_gelu: 2 changed, 0 left alone
-      1: torch.nn.modules.activation.GELU('tanh') -> gelu_kernels.nn.GELU('tanh')
+      1: torch.nn.modules.activation.GELU('tanh') -> gate(normal_tanh)
       forward: torch.nn.modules.container.Sequential.forward -> bias_gelu(0, 1)
     >>> replacement.restore()
     """
@@ -108,16 +109,17 @@ def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> R
             f"{result.function}: model must be a torch.nn.Module, got {type(model).__name__}"
         )
     modules = dict(model.named_modules())
-    ours: dict[int, object] = {}  # for an activation that is shared
     reader = Reader()
+    if activations.gate_of(model):
+        replace_alone(result, "", model, model, options)
     for prefix, owner in modules.items():
         is_gate = is_ours(owner) or activations.gate_of(owner)
         if not is_gate and not activations.is_compiled(owner):
-            replace_alone(result, prefix, owner, options, ours)
+            for attribute, value in activations.held_by(owner).items():
+                name = f"{prefix}.{attribute}" if prefix else attribute
+                replace_alone(result, name, value, owner, options)
             if not isinstance(owner, torch.jit.ScriptModule):
                 fuse(result, prefix, owner, options, reader)
-    if (gate := activations.gate_of(model)) and activations.name_of(gate) in options.names:
-        result.left_alone[""] = "a module cannot be replaced in place, but where another holds it"
     result.tidy()
     leave_fast_path(result, modules)
     print(result)
@@ -125,44 +127,48 @@ def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> R
 
 
 def replace_alone(
-    result: Replacement,
-    prefix: str,
-    owner: torch.nn.Module,
-    options: Options,
-    ours: dict[int, object],
+    result: Replacement, name: str, value: object, owner: torch.nn.Module, options: Options
 ) -> None:
-    """The activations that a module holds."""
-    for attribute, old in activations.held_by(owner).items():
-        name = f"{prefix}.{attribute}" if prefix else attribute
-        gate = activations.gate_of(old)
-        if gate and activations.name_of(gate) not in options.names:
-            continue
-        if why := activations.why_not(old, options.names):
-            result.left_alone[name] = why
-        elif gate and not is_ours(old):
-            result.set(owner, name, ours.setdefault(id(old), activations.ours_for(old, gate)))
+    """An activation of this qualified name, which the owner holds."""
+    gate = activations.gate_of(value)
+    if gate and activations.name_of(gate) not in options.names:
+        return
+    if why := activations.why_not(value, options.names):
+        result.left_alone[name] = why
+    elif gate and not isinstance(value, torch.nn.Module) and not is_ours(value):
+        result.set(owner, name, activations.function_for(gate))
+    elif gate and not is_ours(value) and original(type(value)) is type(value):
+        result.add(name, value, (f"gate({gate})",), owner)
+        result.set_class(value, gate_class(type(value)))
 
 
 def fuse(
     result: Replacement, prefix: str, owner: torch.nn.Module, options: Options, reader: Reader
 ) -> None:
     """The patterns in the methods of a module."""
-    options = options | options_of(type(owner))
-    base = original(type(owner))
-    if is_sequential(base):
+    before = next((a for a in arguments_of(type(owner)) if isinstance(a, Options)), Options())
+    options, base = options | before, original(type(owner))
+    held = activations.held_by(owner)
+    gates = {name for name, value in held.items() if activations.gate_of(value)}
+    methods: dict[str, Method] = {}
+    if "parametrizations" in owner._modules:  # it changes the class too
+        found = Found(not_fused=dict.fromkeys(gates, "its module is parametrized"))
+    elif is_sequential(base):
         found = search(owner, options)
-        cls = sequential_class(base, options) if found.operators else base
     else:
-        held = activations.held_by(owner)
-        gates = {name for name, value in held.items() if activations.gate_of(value)}
         methods, found = reader.search(base, partial(is_kind, owner), gates, options)
-        try:
-            cls = class_with(base, methods, options)
-        except Exception as error:  # of its metaclass, or of __init_subclass__
-            why = f"no class can be derived from {base.__name__}: {error}"
-            cls, found.not_fused = base, dict.fromkeys(gates or methods, why)
+    try:
+        cls = class_with(base, methods, options)
+        if is_sequential(base) and found.operators:
+            cls = sequential_class(base, options)
+    except Exception as error:  # of its metaclass, or of __init_subclass__
+        why = f"no class can be derived from {base.__name__}: {error}"
+        cls, found = base, Found(not_fused=dict.fromkeys(gates or methods, why))
     if cls is not type(owner):
-        result.set_class(owner, prefix, cls, found.operators)
+        for method, operators in found.operators.items():
+            name = f"{prefix}.{method}" if prefix else method
+            result.add(name, getattr(base, method), operators, owner)
+        result.set_class(owner, cls)
     for kind in ("left_alone", "not_fused", "not_recomputed"):
         for name, why in getattr(found, kind).items():
             getattr(result, kind)[f"{prefix}.{name}" if prefix else name] = why

@@ -49,7 +49,7 @@ class Parts:
         self.needs: set[tuple[str, str]] = set()
 
     def is_kind(self, name: str, kind: str) -> bool:
-        found = name not in self.flow.assigned and self._is_kind(name, kind)
+        found = self._is_kind(name, kind)
         if found:
             self.needs.add((name, kind))
         return found
@@ -187,8 +187,8 @@ def operands(value: Value) -> list[ast.expr]:
 
 def both_ways(value: Value, operation: str) -> Iterator[tuple[Value, Value, ast.expr]]:
     """Of a binary operation: one input, the other, and the expression of the one."""
-    is_it = value.operation == operation or (is_call(value, operation) and not value.keywords)
-    nodes = operands(value) if is_it else []
+    is_function = value.operation == "function" and is_call(value, operation) and not value.keywords
+    nodes = operands(value) if value.operation == operation or is_function else []
     if len(nodes) == 2:
         a, b = value.inputs
         yield a, b, nodes[0]

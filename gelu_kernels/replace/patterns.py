@@ -190,7 +190,7 @@ class Search:
             why = f"{linear.target} before it is no plain Linear with a bias"
             self.not_fused.setdefault(gate.name, why)
         else:
-            arguments = [gate.activation, linear.node.func, *value.node.args]
+            arguments = [gate.activation, *value.node.args]
             steps = {linear: call("product", [linear.node.func, *linear.node.args])}
             expression = call("bias_gelu", arguments)
             return self._pattern("bias_gelu", gate, value, expression, steps, linear.target)

@@ -5,20 +5,18 @@ from types import TracebackType
 
 import torch
 
-from gelu_kernels.replace.activations import hand_over
 from gelu_kernels.replace.describe import describe
 
 
 @dataclass(frozen=True)
 class Change:
-    """One attribute of one module: ``name`` is qualified, as in ``model.named_modules()``.
+    """What was changed, by its qualified name, as in ``model.named_modules()``.
 
-    Where it is a method, ``old`` is the function and ``new`` the operators that compute its
-    patterns now.
+    ``old`` is the activation, or the function that is a method; ``new`` are the operators that
+    compute it, or its patterns, now. Where an attribute holds a function, both are functions.
 
-    >>> from gelu_kernels import nn
-    >>> print(Change("mlp.act", torch.nn.GELU(), nn.GELU(), torch.nn.Module()))
-    mlp.act: torch.nn.modules.activation.GELU('none') -> gelu_kernels.nn.GELU('none')
+    >>> print(Change("mlp.act", torch.nn.GELU(), ("gate(normal)",), torch.nn.Module()))
+    mlp.act: torch.nn.modules.activation.GELU('none') -> gate(normal)
     """
 
     name: str
@@ -47,7 +45,7 @@ class Replacement:
     >>> with replace_activations(model) as replacement:
     ...     model[0]
     replace_activations: 1 changed, 0 left alone
-      0: torch.nn.modules.activation.GELU('none') -> gelu_kernels.nn.GELU('none')
+      0: torch.nn.modules.activation.GELU('none') -> gate(normal)
     GELU(approximate='none')
     >>> type(model[0])
     <class 'torch.nn.modules.activation.GELU'>
@@ -63,9 +61,9 @@ class Replacement:
         self._given: list[tuple[torch.nn.Module, str, object, object]] = []
 
     def restore(self) -> None:
-        """Put back every module, function and method that was replaced, the very objects.
+        """Give every module its class back, and every attribute its function.
 
-        Parameters and hooks stay as they are now. ``changed`` is empty then.
+        Parameters, hooks and all else stay as they are now. ``changed`` is empty then.
 
         Raises:
             RuntimeError: the model was changed in the same places since, by another
@@ -78,10 +76,8 @@ class Replacement:
                     f"{self.function}: restore: {attribute} of a {type(owner).__name__} no longer "
                     f"holds {describe(given)}; undo what changed it since first"
                 )
-        for owner, attribute, before, given in reversed(self._given):
-            if isinstance(before, torch.nn.Module):
-                hand_over(given, before)
-            setattr(owner, attribute, before)
+        for owner, attribute, before, _ in reversed(self._given):
+            object.__setattr__(owner, attribute, before)
         self.changed.clear()
         self._given.clear()
 
@@ -119,14 +115,13 @@ class Replacement:
         self.changed.append(Change(name, getattr(owner, attribute), new, owner))
         self._give(owner, attribute, new)
 
-    def set_class(
-        self, owner: torch.nn.Module, name: str, cls: type, operators: dict[str, tuple[str, ...]]
-    ) -> None:
-        """Give the owner a class in which these operators compute patterns of the methods."""
-        for method, new in operators.items():
-            qualified = f"{name}.{method}" if name else method
-            self.changed.append(Change(qualified, getattr(cls.__base__, method), new, owner))
-        self._give(owner, "__class__", cls)
+    def set_class(self, module: torch.nn.Module, cls: type) -> None:
+        """Give a module a class that is derived from its own."""
+        self._give(module, "__class__", cls)
+
+    def add(self, name: str, old: object, new: tuple[str, ...], owner: torch.nn.Module) -> None:
+        """A line of the report, of what a class changes."""
+        self.changed.append(Change(name, old, new, owner))
 
     def tidy(self) -> None:
         """Leave out what is said of a module whose own method is fused, and of the method of one
@@ -141,4 +136,4 @@ class Replacement:
 
     def _give(self, owner: torch.nn.Module, attribute: str, new: object) -> None:
         self._given.append((owner, attribute, getattr(owner, attribute), new))
-        setattr(owner, attribute, new)
+        object.__setattr__(owner, attribute, new)  # whatever the owner's own does

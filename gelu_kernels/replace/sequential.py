@@ -14,16 +14,17 @@ def is_sequential(cls: type[Module]) -> bool:
 
 def run(self: Sequential, input: Tensor, options: Options) -> Tensor:
     """``Sequential.forward``, which looks at the modules as it comes to them."""
-    names, modules = list(self._modules), list(self._modules.values())
-    i = 0
+    names, i = list(self._modules), 0
     while i < len(names):
         operator = step(self, names[i : i + 3], options)
+        module = self._modules[names[i]]
+        after = self._modules[names[i + 1]] if operator else None
         if operator == "gate_linear":
-            input = fused.gate_linear(modules[i], modules[i + 1], input)
+            input = fused.gate_linear(module, after, input)
         elif operator == "bias_gelu":
-            input = fused.bias_gelu(modules[i + 1], modules[i], fused.product(modules[i], input))
+            input = fused.bias_gelu(after, fused.product(module, input))
         else:
-            input = modules[i](input)
+            input = module(input)
         i += 2 if operator else 1
     return input
 

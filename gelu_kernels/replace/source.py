@@ -107,9 +107,20 @@ def _with_code(
 ) -> FunctionType:
     names, defaults = function.__globals__, function.__defaults__
     new = FunctionType(code, names, function.__name__, defaults, closure)
-    functools.update_wrapper(new, function)
+    # Since 3.14 annotations are made when they are asked for.
+    kept = (
+        "__module__",
+        "__qualname__",
+        "__doc__",
+        "__annotate__" if _IS_LAZY else "__annotations__",
+    )
+    functools.update_wrapper(new, function, kept)
     del new.__wrapped__
     return new
+
+
+_IS_LAZY = hasattr(FunctionType, "__annotate__")  # since 3.14
+_KEPT = ("__module__", "__qualname__", "__doc__", "__annotate__" if _IS_LAZY else "__annotations__")
 
 
 def _imports(statement: ast.stmt) -> bool:
@@ -133,6 +144,7 @@ def _find(module: ast.Module, code: CodeType) -> CodeType | None:
 _PARTS = (
     "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code", "co_consts",
     "co_names", "co_varnames", "co_freevars", "co_cellvars",
+    *(["co_exceptiontable"] if hasattr(CodeType, "co_exceptiontable") else []),  # since 3.11
 )  # fmt: skip
 
 
