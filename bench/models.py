@@ -59,8 +59,6 @@ def lines_of(module: nn.Module, recompute: bool) -> Iterator[Line]:
     for new in changed.values():
         if isinstance(new, tuple):
             yield from ((operator.partition("(")[0], operator) for operator in new)
-    for name in held & changed.keys():
-        yield "activation", name
     for kind in ("left_alone", "not_fused", "not_recomputed"):
         for name, why in getattr(result, kind).items():
             if "." not in name:
@@ -68,13 +66,14 @@ def lines_of(module: nn.Module, recompute: bool) -> Iterator[Line]:
     if ran and occurrences.dispatched(module) is None:
         yield "fails since", ""
     yield from missed(module, result, before, held)
+    result.restore()  # activations that several classes share
 
 
 def generic(why: str) -> str:
     """The reason without the names of one class."""
     why = re.sub(r"it calls \w+ itself", "it calls a gate itself", why)
     why = re.sub(r"^[\w.]+ is not known", "it is not known", why)
-    return re.sub(r"^[\w.]+(?= (before it|stands|is wrapped))", "...", why)
+    return re.sub(r"[\w.]+(?= (before it|stands|is no plain|is reached))", "...", why)
 
 
 def missed(

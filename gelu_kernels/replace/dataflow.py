@@ -50,6 +50,7 @@ class DataFlow:
         arguments = [*definition.args.posonlyargs, *definition.args.args]
         self._receiver = arguments[0].arg if arguments else ""
         self._held: dict[str, Value] = {}  # by variables
+        self._given: dict[str, Value] = {}  # what variables that a block does not bind hold
         self._straight: set[str] = set()  # variables bound since the last branch
         self._catches = False
         self._reads: Counter[str] = Counter()  # of variables, that were followed
@@ -59,7 +60,8 @@ class DataFlow:
         self._all_reads = Counter(_names(nodes, ast.Load))
         self._all_reads.update(_names([n.target for n in nodes if isinstance(n, ast.AugAssign)]))
         code = function.__code__
-        self._local = bound.union(code.co_varnames, code.co_cellvars, code.co_freevars)
+        self._shared = {*code.co_cellvars, *code.co_freevars}  # with other functions
+        self._local = bound.union(code.co_varnames, self._shared)
         rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in nodes)
         is_unsafe = _UNSAFE & {*_names(nodes), *(node.attr for node in attributes)}
         if not rebinds and not is_unsafe and self._receiver not in bound:
@@ -81,6 +83,7 @@ class DataFlow:
                 self._evaluate(statement.value).uses += 1
             else:
                 blocks = _blocks(statement)
+                self._given = {}
                 if blocks:
                     self._straight.clear()
                 self._unknown(statement)
@@ -93,6 +96,7 @@ class DataFlow:
         self._block(block)
         self._value(None, "unknown")
         self._held, self._straight, self._catches = outer
+        self._given = {}
 
     def _assign(self, target: ast.expr, node: ast.expr) -> None:
         elements = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -112,7 +116,7 @@ class DataFlow:
 
     def _bind(self, name: str, value: Value) -> None:
         self._end(name)
-        if name in self._function.__code__.co_cellvars:  # functions within read it
+        if name in self._shared:
             value.uses += 1
             return
         self._held[name] = value
@@ -121,6 +125,7 @@ class DataFlow:
 
     def _end(self, name: str) -> None:
         """The variable holds another value from here on, or none."""
+        self._given.pop(name, None)
         value = self._held.pop(name, None)
         if value and name in self._straight and not self._catches:
             value.names.discard(name)
@@ -183,7 +188,10 @@ class DataFlow:
         if node.id == self._receiver:
             return self._value(node, "receiver")
         if node.id in self._local:
-            return self._value(node, "variable")
+            value = self._given.get(node.id) or self._value(node, "variable")
+            if node.id not in self._shared:
+                self._given[node.id] = value
+            return value
         return self._value(node, "global", self._function.__globals__.get(node.id))
 
     def _attribute(self, node: ast.Attribute) -> Value:

@@ -66,6 +66,7 @@ class Reader:
                 called, why = uncovered(definition, flow, search.found, options.names), ""
             else:
                 why = f"{name} is no plain method, or no source is found that is the code that runs"
+                why = f"{name} is reached by super()" if "." in name else why
                 result.not_fused |= dict.fromkeys(held, why)
                 result.not_recomputed |= dict.fromkeys(held, why)
                 why = f", and {why}"

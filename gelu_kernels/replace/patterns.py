@@ -224,6 +224,7 @@ def parts_of(value: Value, with_children: bool = False) -> set[Value]:
     for part in parts:
         is_made = isinstance(part.node, ast.BinOp | ast.UnaryOp) or part.operation == "function"
         is_made = is_made or (with_children and part.operation == "child")
+        is_made = is_made or (part.operation == "method" and part.target in ("to", "float"))
         if is_made or is_call(part, "sigmoid", "erf"):
             parts += part.inputs
         if part.operation not in ("constant", "stored", "global"):
