@@ -73,7 +73,7 @@ def generic(why: str) -> str:
     """The reason without the names of one class."""
     why = re.sub(r"it calls \w+ itself", "it calls a gate itself", why)
     why = re.sub(r"^[\w.]+ is not known", "it is not known", why)
-    return re.sub(r"[\w.]+(?= (before it|stands|is no plain|is reached))", "...", why)
+    return re.sub(r"^[\w.]+(?= (before it|stands|is no plain|is reached))", "...", why)
 
 
 def missed(
