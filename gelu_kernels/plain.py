@@ -40,7 +40,7 @@ def is_plain_linear(layer: object) -> bool:
     return (
         weight is not None
         and weight.dim() == 2
-        and (bias is None or bias.shape == weight.shape[:1])
+        and (bias is None or (bias.dim() == 1 and bias.size(0) == weight.size(0)))
         and is_plain_tensor(weight)
         and is_plain_tensor(bias)
         and is_plain_module(layer)

@@ -79,10 +79,11 @@ def gate_linear(activation: Callable, linear: torch.nn.Module, input: Tensor) ->
 def product(linear: torch.nn.Linear, input: Tensor) -> tuple[Tensor, Tensor | None]:
     """The result of the linear layer without its bias, and the bias; where the operator does not
     take them, the whole result and none."""
-    bias = linear.bias
+    parameters = linear.__dict__["_parameters"]  # nn.Module.__getattr__ is slow
+    bias = parameters.get("bias")
     if not (is_linear_with_bias(linear) and is_taken(input) and is_taken(bias)):
         return linear(input), None
-    return torch.nn.functional.linear(input, linear.weight), bias
+    return torch.nn.functional.linear(input, parameters["weight"]), bias
 
 
 def bias_gelu(activation: Callable, parts: tuple[Tensor, Tensor | None]) -> Tensor:
@@ -92,12 +93,10 @@ def bias_gelu(activation: Callable, parts: tuple[Tensor, Tensor | None]) -> Tens
         return gate(activation, input)
     approximate = APPROXIMATE[gate_of(activation)] if is_gelu(activation) else None
     if approximate and is_taken(input):
-        saved = {key: getattr(activation, key, default) for key, default in _SAVED.items()}
-        return functional.bias_gelu(input, bias, approximate=approximate, **saved)
+        own = getattr(activation, "__dict__", {})  # ours may keep a code of its derivative
+        save, dither = own.get("save"), own.get("dither", False)
+        return functional.bias_gelu(input, bias, approximate=approximate, save=save, dither=dither)
     return activation(input + bias)
-
-
-_SAVED = {"save": None, "dither": False}
 
 
 def _gate_of(activation: Callable) -> str | None:
