@@ -59,6 +59,16 @@ def test_fully_shard(make, mode, is_before, mesh):
     assert error(numbers(model, x), expected) < 1e-12
 
 
+def test_a_second_call_after_fully_shard(mesh):
+    """Whose class is derived from ours: what is fused stays so, and no more is said to be."""
+    model, x = Gated().double(), torch.randn(4, 6, dtype=torch.float64)
+    expected = numbers(model, x)
+    replace(model, "plain")
+    fully_shard(model, mesh=mesh)
+    assert not replace(model, "recompute").changed
+    assert error(numbers(model, x), expected) < 1e-12
+
+
 @every_model
 @every_mode
 @before_and_after

@@ -97,7 +97,12 @@ def guarded(
 
     # Code of its own, as torch.compile compiles one code for a few modules only.
     method.__code__ = method.__code__.replace(co_name=name)
+    setattr(method, _RECIPE, True)
     return method
+
+
+def is_made_here(function: FunctionType) -> bool:
+    return hasattr(function, _RECIPE)
 
 
 def _restored(base: type[Module], make: Callable[..., type[Module]], *arguments: object) -> Module:

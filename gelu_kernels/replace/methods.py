@@ -2,6 +2,7 @@
 
 import ast
 import dis
+import functools
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch.nn import Module
 
 from gelu_kernels.replace.activations import called_by, gate_of, is_one_of, name_of, names_in
 from gelu_kernels.replace.dataflow import DataFlow
+from gelu_kernels.replace.derived import is_made_here
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.options import Found, Options
 from gelu_kernels.replace.patterns import Pattern, Search
@@ -124,16 +126,27 @@ def stored_by(function: FunctionType) -> set[str]:
 def gates_of_class(cls: type[Module]) -> dict[str, str]:
     """Activations that are attributes of the class."""
     members = {k: v for base in cls.__mro__[::-1] for k, v in vars(base).items()}
-    gates = {name: gate_of(getattr(v, "__func__", v)) for name, v in members.items()}
+    members = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in members.items()}
+    gates = {name: gate_of(value) for name, value in members.items()}
     return {name: gate for name, gate in gates.items() if gate}
 
 
 def function_in(member: object) -> FunctionType | None:
     """Of a method, a property, a class method, a cached one and their like."""
-    for name in ("__func__", "fget", "func", "__wrapped__"):
-        member = getattr(member, name, None) or member
-    member = inspect.unwrap(member) if callable(member) else member
-    return member if isinstance(member, FunctionType) else None
+    attribute = _HOLDERS.get(type(member))
+    function = inspect.unwrap(getattr(member, attribute)) if attribute else member
+    is_function = isinstance(function, FunctionType) and not is_made_here(function)
+    return inspect.unwrap(function) if is_function else None
+
+
+_HOLDERS = {
+    staticmethod: "__func__",
+    classmethod: "__func__",
+    property: "fget",
+    functools.cached_property: "func",
+    functools.partialmethod: "func",
+    type(functools.lru_cache(print)): "__wrapped__",
+}
 
 
 def looks_up_by_itself(cls: type[Module]) -> bool:
