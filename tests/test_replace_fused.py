@@ -523,6 +523,57 @@ def test_clamped(make, is_limited, device):
         assert other is None or error(compute(model, x), compute(other, x)) < 1e-12
 
 
+# Units with a weight for each row
+
+
+class Routed(Parts):
+    def forward(self, x, weight=None):
+        weight = x[..., 0] if weight is None else weight
+        return self.act(self.fc1(x)) * self.up(x) * weight[..., None]
+
+
+class RoutedFirst(Parts):
+    def forward(self, x):
+        y = self.up(x) * self.act(self.fc1(x))
+        return x[..., 0].unsqueeze(-1) * y
+
+
+class WeightedByColumn(Parts):
+    def forward(self, x):
+        return self.act(self.fc1(x)) * self.up(x) * self.fc1.bias
+
+
+class WeightedByOne(Parts):
+    def forward(self, x):
+        return self.act(self.fc1(x)) * self.up(x) * x[..., :1].mean()
+
+
+class WeightUsedTwice(Parts):
+    def forward(self, x):
+        y = self.act(self.fc1(x)) * self.up(x)
+        return y * x[..., :1] + y
+
+
+@pytest.mark.parametrize("cls, is_row", [
+    (Routed, True), (RoutedFirst, True), (WeightedByColumn, False), (WeightedByOne, False),
+    (WeightUsedTwice, None),
+])  # fmt: skip
+@pytest.mark.parametrize("recompute", [False, True])
+def test_weighted(cls, is_row, recompute, device):
+    model = cls().to(device).double()
+    x = torch.randn(5, 7, 6, dtype=torch.float64, device=device)
+    expected = compute(model, x)
+    replacement = replace_activations(model, recompute=recompute)
+    operator = "glu(act)" if is_row is None else "weighted_glu(act)"
+    assert operators(replacement) == {"forward": operator}
+    with torch.no_grad(), Operators() as called:
+        model(x)
+    assert ("aten::mul" not in called.names) == bool(is_row)
+    assert error(compute(model, x), expected) < 1e-12
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    assert error(compute(compiled, x), expected) < 1e-12
+
+
 # A linear layer before the gate, or after it
 
 

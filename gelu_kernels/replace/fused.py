@@ -17,7 +17,10 @@ from gelu_kernels.plain import is_plain_linear, is_plain_tensor
 from gelu_kernels.replace.activations import gate_of, swish
 from gelu_kernels.replace.kinds import is_conv1d, is_gate, is_gelu, is_linear_with_bias
 
-__all__ = ["bias_gelu", "gate", "gate_linear", "glu", "glu_linear", "partial", "product", "swish"]
+__all__ = [
+    "bias_gelu", "gate", "gate_linear", "glu", "glu_linear", "partial", "product", "swish",
+    "weighted_glu",
+]  # fmt: skip
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
@@ -46,6 +49,36 @@ def glu(
         x, up = x.clamp(max=limit), up.clamp(min=-limit, max=limit)
     up = up + up_offset if up_offset else up
     return gate(activation, x) * up if gate_is_left else up * gate(activation, x)
+
+
+def weighted_glu(
+    activation: Callable,
+    left: object,
+    right: object,
+    *,
+    unit_is_left: bool = True,
+    gate_is_left: bool = True,
+    limit: float | None = None,
+    up_offset: float = 0.0,
+) -> Tensor:
+    """:func:`glu` of a pair of factors, times the other argument."""
+    factors, weight = (left, right) if unit_is_left else (right, left)
+    x, up = factors if gate_is_left else factors[::-1]
+    options = {"limit": limit, "up_offset": up_offset}
+    name = _unit_of(activation, x, up, limit)
+    if name and _is_of_rows(weight, x):
+        return functional.glu(x, up, gate=name, weight=weight.squeeze(-1), **options)
+    unit = glu(activation, *factors, gate_is_left=gate_is_left, **options)
+    return unit * weight if unit_is_left else weight * unit
+
+
+def _is_of_rows(weight: object, x: Tensor) -> bool:
+    return (
+        is_taken(weight)
+        and _is_kept(x, weight)
+        and weight.shape == (*x.shape[:-1], 1)
+        and (weight.dtype, weight.device) == (x.dtype, x.device)
+    )
 
 
 def glu_linear(

@@ -76,6 +76,7 @@ class Search:
         searches = {
             self._linear_of_gate: options.recompute,
             self._linear_of_unit: options.recompute and options.fuse_glu,
+            self._weighted_product: options.fuse_glu,
             self._product: options.fuse_glu,
             self._gelu_of_linear: options.fuse_bias,
             self._alone: True,
@@ -155,6 +156,20 @@ class Search:
                 between, factor = factor.target or "something", factor.inputs[0]
                 if gate := self._parts.gate(factor):
                     self.not_fused[gate.name] = f"{between} stands between it and the product"
+        return None
+
+    def _weighted_product(self, value: Value) -> Pattern | None:
+        """A unit times, as it may be, a number for each row."""
+        for product, weight, _ in both_ways(value, "mul"):
+            unit = self._unit(product) if weight.operation != "constant" else None
+            if unit and self._parts.is_only_for(product):
+                keywords = dict(unit.keywords)
+                if product is value.inputs[1]:
+                    keywords["unit_is_left"] = ast.Constant(False)
+                arguments = [unit.gate.activation, *operands(value)]
+                expression = call("weighted_glu", arguments, keywords)
+                steps = {**unit.steps, product: ast.Tuple(unit.factors, ast.Load())}
+                return self._pattern("weighted_glu", unit.gate, value, expression, steps)
         return None
 
     def _linear_of_unit(self, value: Value) -> Pattern | None:
