@@ -110,7 +110,13 @@ every_mode = pytest.mark.parametrize(
     [mode if mode in OFTEN else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES],
 )
 every_time = pytest.mark.parametrize("when", ["before", "after", "then restored"])
-every_model = pytest.mark.parametrize("name", MODELS)
+every_model = pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("mlp", "gated") else pytest.param(name, marks=pytest.mark.slow)
+        for name in MODELS
+    ],
+)
 
 
 def two(name):

@@ -913,6 +913,35 @@ def test_a_child_that_is_replaced_during_the_call():
     assert torch.allclose(model(x), F.gelu(model[0](x), approximate="tanh"), atol=1e-6)
 
 
+class UpFirstOfAll(Parts):
+    def forward(self, x):
+        y = self.up(x)
+        return self.fc2(self.act(self.fc1(x))), y
+
+
+@pytest.mark.parametrize("name", ["fc1", "act", "fc2"])
+@pytest.mark.parametrize("options", [{"fuse_bias": True}, {"recompute": True}], ids=str)
+def test_a_hook_that_comes_during_the_call(name, options):
+    """After the guards were asked: the operators ask once more."""
+    results = []
+    model = UpFirstOfAll(GELU()).double()
+    x = torch.randn(4, 6, dtype=torch.float64)
+    for is_replaced in (False, True):
+        copied = copy.deepcopy(model)
+
+        def double(module, arguments, output):
+            return 2 * output
+
+        def register(module, arguments, copied=copied):
+            getattr(copied, name).register_forward_hook(double)
+
+        if is_replaced:
+            replace_activations(copied, **options)
+        copied.up.register_forward_pre_hook(register)
+        results.append(copied(x)[0].detach())
+    assert error(results[1:], results[:1]) < 1e-12
+
+
 def test_patched_formulas(monkeypatch):
     model, gated, x = Sequential(GELU(), SiLU()), Gated(), torch.randn(4, 6)
     for replaced in (model, gated):
