@@ -80,7 +80,7 @@ def build(hidden: Hidden, seed: int, device: torch.device) -> Run:
     sizes = [PIXELS] + [WIDTH] * HIDDEN_LAYERS
     network = nn.Sequential(*map(hidden, sizes, sizes[1:]), nn.Linear(WIDTH, CLASSES))
     for layer in network.modules():
-        if isinstance(layer, nn.Linear):
+        if isinstance(layer, nn.Linear | gelu_kernels.nn.LinearGELU):
             layer.weight.data = normalize(torch.randn_like(layer.weight))
             nn.init.zeros_(layer.bias)
     network.to(device)
