@@ -1,6 +1,7 @@
 """What replace_activations did to a model, and how far results and memory moved."""
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelu_kernels.replace.derived import original
 
@@ -52,6 +53,18 @@ def operators(replacement):
 def reasons(replacement):
     not_fused = {name: f"not fused: {why}" for name, why in replacement.not_fused.items()}
     return replacement.left_alone | not_fused
+
+
+class Operators(TorchDispatchMode):
+    """The names of what is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function._schema.name)
+        return function(*args, **(kwargs or {}))
 
 
 class SavedBytes(torch.autograd.graph.saved_tensors_hooks):

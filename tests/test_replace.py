@@ -13,11 +13,10 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from replacements import changes, error, operators, reasons, tree
+from replacements import Operators, changes, error, operators, reasons, tree
 from torch import Tensor
 from torch._dynamo.backends.debugging import aot_eager
 from torch.nn import Linear, Module, Sequential
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelu_kernels import replace_activations, replace_gelu
 
@@ -145,16 +144,6 @@ def test_activation_classes_are_not_functions():
 
 
 # PyTorch's encoder layer, whose inference path does not call the activation
-
-
-class Operators(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.names = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.names.add(function._schema.name)
-        return function(*args, **(kwargs or {}))
 
 
 def encoder(activation):
