@@ -48,7 +48,7 @@ class DataFlow:
         self.values: list[Value] = []
         self._function = function
         arguments = [*definition.args.posonlyargs, *definition.args.args]
-        self._receiver = arguments[0].arg if arguments else ""
+        self.receiver = arguments[0].arg if arguments else ""
         self._held: dict[str, Value] = {}  # by variables
         self._given: dict[str, Value] = {}  # what variables that a block does not bind hold
         self._straight: set[str] = set()  # variables bound since the last branch
@@ -64,7 +64,7 @@ class DataFlow:
         self._local = bound.union(code.co_varnames, self._shared)
         rebinds = any(isinstance(node, ast.Global | ast.Nonlocal) for node in nodes)
         is_unsafe = _UNSAFE & {*_names(nodes), *(node.attr for node in attributes)}
-        if not rebinds and not is_unsafe and self._receiver not in bound:
+        if not rebinds and not is_unsafe and self.receiver not in bound:
             for argument in [*arguments[1:], *definition.args.kwonlyargs]:
                 self._bind(argument.arg, self._value(None, "variable"))
             self._block(definition.body)
@@ -185,7 +185,7 @@ class DataFlow:
         if node.id in self._held:
             self._reads[node.id] += 1
             return self._held[node.id]
-        if node.id == self._receiver:
+        if node.id == self.receiver:
             return self._value(node, "receiver")
         if node.id in self._local:
             value = self._given.get(node.id) or self._value(node, "variable")
@@ -197,7 +197,7 @@ class DataFlow:
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self._evaluate(node.value)
         if base.operation == "receiver" and isinstance(node.value, ast.Name):
-            stored = node.value.id == self._receiver
+            stored = node.value.id == self.receiver
             return self._value(node, "stored" if stored else "unknown", node.attr)
         if base.operation == "stored":
             return self._value(node, "stored", f"{base.target}.{node.attr}")
@@ -211,7 +211,7 @@ class DataFlow:
             base = self._evaluate(node.func.value)
             if isinstance(base.target, ModuleType):
                 operation, target = "function", getattr(base.target, node.func.attr, None)
-            elif base.operation == "receiver" and node.func.value.id == self._receiver:
+            elif base.operation == "receiver" and node.func.value.id == self.receiver:
                 operation, target = "child", node.func.attr
             elif base.operation not in ("receiver", "stored", "global", "unknown"):
                 operation, target, inputs = "method", node.func.attr, (base,)

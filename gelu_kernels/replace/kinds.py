@@ -2,13 +2,13 @@
 each call, so that an answer takes a microsecond at most."""
 
 from collections.abc import Callable
-from functools import partial
 
 from torch.nn import Module
 from torch.nn.modules.module import _has_any_global_hook
 
 from gelu_kernels.plain import is_plain_linear, is_plain_module, is_plain_tensor
 from gelu_kernels.replace.activations import gate_of, intercepted, name_of_class
+from gelu_kernels.replace.describe import function_of
 
 _CONV1D = "transformers.pytorch_utils.Conv1D"
 
@@ -90,8 +90,7 @@ def _is_harmless(value: object) -> bool:
 
 
 def _module_of(hook: object) -> str:
-    function = hook.func if isinstance(hook, partial) else hook
-    return getattr(function, "__module__", None) or ""
+    return getattr(function_of(hook), "__module__", None) or ""
 
 
 def _is_positive(value: object) -> bool:

@@ -27,10 +27,40 @@ class Method:
     patterns: list[Pattern]
 
 
+class Members:
+    """Of a class.
+
+    Attributes:
+        functions: what has a function in it, by name, with the function.
+        set_by_methods: attributes that methods set, perhaps during a call.
+        gates: the gates of activations that the class holds.
+        are_readable: whether ``self.name`` in a method is what the module holds by that name.
+    """
+
+    def __init__(self, cls: type[Module]) -> None:
+        members = members_of(cls)
+        self.functions = {name: (member, function_in(member)) for name, member in members.items()}
+        instructions = [[*dis.get_instructions(inner)] for _, inner in self.functions.values()]
+        self.set_by_methods = {
+            i.argval
+            for method in instructions
+            for i in method
+            if i.opname in ("STORE_ATTR", "DELETE_ATTR")
+        }
+        self.gates = gates_of_class(cls)
+        own = cls.__getattribute__, getattr(cls, "__getattr__", None)
+        self.are_readable = (
+            own == (object.__getattribute__, Module.__getattr__)
+            and not issubclass(cls, GraphModule)
+            and not any(map(means_its_class, instructions))
+        )
+
+
 class Reader:
-    """Of methods, each once."""
+    """Of methods and classes, each once."""
 
     def __init__(self) -> None:
+        self._members: dict[type[Module], Members] = {}
         self._sources = Sources()
         self._read: dict[FunctionType, tuple[Definition, DataFlow] | None] = {}
         self._called: dict[tuple[FunctionType, tuple[str, ...]], str] = {}
@@ -44,20 +74,21 @@ class Reader:
     ) -> tuple[dict[str, Method], Found]:
         """The methods with patterns, of a class whose attributes ``gates`` are activations."""
         methods, result = {}, Found()
-        members = members_of(cls)
-        rebound = {name for member in members.values() for name in stored_by(function_in(member))}
+        if cls not in self._members:
+            self._members[cls] = Members(cls)
+        members = self._members[cls]
 
         def is_known(name: str, kind: str) -> bool:
-            return name not in rebound and is_kind(name, kind)
+            return name not in members.set_by_methods and is_kind(name, kind)
 
-        for name, member in members.items():
-            inner = function_in(member)
+        for name, (member, inner) in members.functions.items():
             used = names_in(inner.__code__)
             held = used & {*gates}
             called = self._called_by(inner, options.names)
             if not held and not called and not used & {"sigmoid", "erf"}:
                 continue
-            if read := self._definition(cls, member) if "." not in name else None:
+            is_own = "." not in name and members.are_readable
+            if read := self._definition(member) if is_own else None:
                 definition, flow = read
                 search = Search(flow, is_known, options)
                 if search.found:
@@ -76,7 +107,7 @@ class Reader:
                 result.left_alone[name] = f"it calls {called} itself{why}"
             elif read and search.computes_a_gate:
                 result.left_alone[name] = "it computes a gate that is not known"
-        for name, gate in gates_of_class(cls).items():
+        for name, gate in members.gates.items():
             if name_of(gate) in options.names:
                 result.left_alone[name] = "its class holds it"
         patterns = [pattern for method in methods.values() for pattern in method.patterns]
@@ -92,8 +123,8 @@ class Reader:
             self._called[function, names] = called_by(function, names)
         return self._called[function, names]
 
-    def _definition(self, cls: type[Module], member: object) -> tuple[Definition, DataFlow] | None:
-        if not isinstance(member, FunctionType) or looks_up_by_itself(cls):
+    def _definition(self, member: object) -> tuple[Definition, DataFlow] | None:
+        if not isinstance(member, FunctionType):
             return None
         if member not in self._read:
             found = self._sources.definition(member)
@@ -115,12 +146,6 @@ def members_of(cls: type[Module]) -> dict[str, object]:
             elif names_in(function_in(found[name]).__code__) & {"super", base.__name__}:
                 found[f"{base.__name__}.{name}"] = member
     return found
-
-
-def stored_by(function: FunctionType) -> set[str]:
-    """The attributes that it sets: of the module, as far as is known, and during a call."""
-    instructions = dis.get_instructions(function)
-    return {i.argval for i in instructions if i.opname in ("STORE_ATTR", "DELETE_ATTR")}
 
 
 def gates_of_class(cls: type[Module]) -> dict[str, str]:
@@ -149,19 +174,11 @@ _HOLDERS = {
 }
 
 
-def looks_up_by_itself(cls: type[Module]) -> bool:
-    """Whether ``self.name`` may be another thing than what the module holds by that name, or a
-    method calls ``super(self.__class__, self)``, which means the class that has the method."""
-    own = cls.__getattribute__, getattr(cls, "__getattr__", None)
-    if own != (object.__getattribute__, Module.__getattr__) or issubclass(cls, GraphModule):
-        return True
-    for function in map(function_in, members_of(cls).values()):
-        used = names_in(function.__code__)
-        names = [i.argval for i in dis.get_instructions(function)] if "__class__" in used else []
-        for index, name in enumerate(names):
-            if isinstance(name, str) and name == "super" and "__class__" in names[index + 1 :][:3]:
-                return True
-    return False
+def means_its_class(instructions: list[dis.Instruction]) -> bool:
+    """Whether a method calls ``super(self.__class__, self)``, which means the class that has it."""
+    names = [i.argval if isinstance(i.argval, str) else "" for i in instructions]
+    after = [names[index + 1 : index + 4] for index, name in enumerate(names) if name == "super"]
+    return any("__class__" in following for following in after)
 
 
 def uncovered(
@@ -170,11 +187,9 @@ def uncovered(
     """A function of such a name, or one that calls it, which is called outside of the patterns."""
     covered = {id(value.node) for pattern in patterns for value in pattern.values}
     covered |= {id(v.node) for v in flow.values if v.operation == "function" and is_ours(v.target)}
-    arguments = definition.node.args
-    receiver = next((a.arg for a in [*arguments.posonlyargs, *arguments.args]), "")
     for node in ast.walk(definition.node):
         if isinstance(node, ast.Call) and id(node) not in covered:
-            name = _looked_up(node) or _called(node.func, receiver)
+            name = _looked_up(node) or _called(node.func, flow.receiver)
             function = definition.function.__globals__.get(name)
             if is_one_of(names, name) or called_by(function, names) or gate_of(function):
                 return name

@@ -53,6 +53,10 @@ class _Unit:
     steps: dict[Value, ast.expr]  # its values but the product, each with the factor it comes from
     keywords: dict[str, ast.expr]
 
+    def steps_with(self, product: Value) -> dict[Value, ast.expr]:
+        """With the pair of factors in place of their product."""
+        return {**self.steps, product: ast.Tuple(self.factors, ast.Load())}
+
 
 class Search:
     """The patterns of one data flow.
@@ -168,7 +172,7 @@ class Search:
                     keywords["unit_is_left"] = ast.Constant(False)
                 arguments = [unit.gate.activation, *operands(value)]
                 expression = call("weighted_glu", arguments, keywords)
-                steps = {**unit.steps, product: ast.Tuple(unit.factors, ast.Load())}
+                steps = unit.steps_with(product)
                 return self._pattern("weighted_glu", unit.gate, value, expression, steps)
         return None
 
@@ -181,7 +185,7 @@ class Search:
             return None
         arguments = [unit.gate.activation, value.node.func, *value.node.args]
         expression = call("glu_linear", arguments, unit.keywords)
-        steps = {**unit.steps, product: ast.Tuple(unit.factors, ast.Load())}
+        steps = unit.steps_with(product)
         return self._pattern("glu_linear", unit.gate, value, expression, steps, value.target)
 
     def _linear_of_gate(self, value: Value) -> Pattern | None:
