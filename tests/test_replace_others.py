@@ -19,12 +19,13 @@ from outcomes import (
     replace,
     two,
 )
-from replacements import SavedBytes
+from replacements import Operators, SavedBytes
 from torch import Tensor
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_full_backward_hook,
 )
+from torch.overrides import TorchFunctionMode
 
 # Adapters and quantisation
 
@@ -72,6 +73,32 @@ def test_int8_weights(name, mode, when):
         expected = outcome(reference, x, training)
         assert not any(isinstance(value, type) for value in expected)
         assert not difference(outcome(model, x, training), expected, 1e-5)
+
+
+# Modes
+
+
+class Doubled(TorchFunctionMode):
+    """Changes what torch's functions of linear layers and activations give."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        y = function(*args, **(kwargs or {}))
+        functions = (torch.nn.functional.linear, torch.nn.functional.gelu, torch.nn.functional.silu)
+        return 2 * y if function in functions else y
+
+
+@every_mode
+@every_model
+def test_function_modes(name, mode):
+    reference, model = two(name)
+    plain = outcome(reference, inputs(), False)
+    replace(model, mode)
+    with Doubled():
+        assert difference(outcome(reference, inputs(), False), plain)
+        assert_same(model, reference)
+    with torch.device("cpu"), Operators() as operators:  # a mode of torch's own
+        assert not difference(outcome(model, inputs(), False), plain)
+    assert any(name.startswith("gelu_kernels::") for name in operators.names)
 
 
 # What others see of a model

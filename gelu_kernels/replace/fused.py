@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch._C import _get_function_stack_at, _len_torch_function_stack
 from torch.compiler import is_dynamo_compiling
 
 from gelu_kernels import functional
@@ -150,13 +151,22 @@ def _unit_of(activation: Callable, x: Tensor, up: Tensor, limit: float | None) -
 
 
 def is_taken(input: object) -> bool:
-    if not isinstance(input, Tensor) or input.dtype not in _DTYPES:
+    if not isinstance(input, Tensor) or input.dtype not in _DTYPES or _is_overridden():
         return False
     if torch.is_grad_enabled() and not is_dynamo_compiling() and input.is_inference():
         return False  # Autograd cannot keep it; the original may keep another tensor.
     if input.is_nested:
         return input.layout is torch.jagged
     return input.layout is torch.strided and is_plain_tensor(input)
+
+
+def _is_overridden() -> bool:
+    """Whether a ``TorchFunctionMode``, unless it is one of torch's, may change torch's functions,
+    which it would not find in ours."""
+    count = _len_torch_function_stack()
+    return count > 0 and any(
+        not type(_get_function_stack_at(i)).__module__.startswith("torch.") for i in range(count)
+    )
 
 
 def _is_kept(input: Tensor, *others: Tensor) -> bool:

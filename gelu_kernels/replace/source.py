@@ -107,20 +107,14 @@ def _with_code(
 ) -> FunctionType:
     names, defaults = function.__globals__, function.__defaults__
     new = FunctionType(code, names, function.__name__, defaults, closure)
-    # Since 3.14 annotations are made when they are asked for.
-    kept = (
-        "__module__",
-        "__qualname__",
-        "__doc__",
-        "__annotate__" if _IS_LAZY else "__annotations__",
-    )
-    functools.update_wrapper(new, function, kept)
+    functools.update_wrapper(new, function, _KEPT)
     del new.__wrapped__
     return new
 
 
-_IS_LAZY = hasattr(FunctionType, "__annotate__")  # since 3.14
-_KEPT = ("__module__", "__qualname__", "__doc__", "__annotate__" if _IS_LAZY else "__annotations__")
+# Since 3.14 annotations are made when they are asked for.
+_ANNOTATIONS = "__annotate__" if hasattr(FunctionType, "__annotate__") else "__annotations__"
+_KEPT = ("__module__", "__qualname__", "__doc__", _ANNOTATIONS)
 
 
 def _imports(statement: ast.stmt) -> bool:
