@@ -1,19 +1,35 @@
 """Which modules, and which tensors, are what their class says and nothing more."""
 
+import sys
+
+import torch
 from torch import Tensor, nn
 from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules import module as modules
 
-_LINEAR = nn.functional.linear
 _PLAIN = {Tensor, nn.Parameter, FakeTensor, FunctionalTensor}
-_FORWARD = nn.Linear.forward
+
+
+def is_as_written(function: object, module: str) -> bool:
+    """Whether a function stands in the file of a module, so that none has been put in its place."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename == getattr(sys.modules[module], "__file__", None)
+
+
+_CALL = nn.Module.__call__
+_FORWARD = nn.Linear.forward if is_as_written(nn.Linear.forward, nn.Linear.__module__) else None
 
 
 def is_plain_tensor(t: Tensor | None) -> bool:
     """Whether the operators take ``t``. Other subclasses, such as quantised weights, define some of
     torch's functions and none of ours; DTensor has rules for ours."""
     return t is None or type(t) in _PLAIN or hasattr(t, "placements")
+
+
+def _is_of_torch(function: object) -> bool:
+    """torch.fx and torch.export put their own in place of ``Module.__call__`` for a while."""
+    return getattr(function, "__globals__", {}).get("__name__", "").startswith("torch.")
 
 
 def is_plain_module(module: nn.Module) -> bool:
@@ -25,7 +41,9 @@ def is_plain_module(module: nn.Module) -> bool:
         or own["_backward_hooks"]
         or own["_backward_pre_hooks"]
         or "forward" in own
+        or "_call_impl" in own
         or own.get("_compiled_call_impl")
+        or not (nn.Module.__call__ is _CALL or _is_of_torch(nn.Module.__call__))
         or modules._has_any_global_hook()
     )
 
@@ -36,13 +54,16 @@ def is_plain_linear(layer: object) -> bool:
     if type(layer) is not nn.Linear or nn.Linear.forward is not _FORWARD:
         return False
     parameters = layer.__dict__["_parameters"]  # without a weight that hooks compute
-    weight, bias = parameters.get("weight"), parameters.get("bias")
+    own = layer.__dict__
+    if "weight" not in parameters or "bias" not in parameters or "weight" in own or "bias" in own:
+        return False
+    weight, bias = parameters["weight"], parameters["bias"]
     return (
         weight is not None
-        and weight.dim() == 2
-        and (bias is None or (bias.dim() == 1 and bias.size(0) == weight.size(0)))
         and is_plain_tensor(weight)
         and is_plain_tensor(bias)
+        and weight.dim() == 2
+        and (bias is None or (bias.dim() == 1 and bias.size(0) == weight.size(0)))
         and is_plain_module(layer)
-        and nn.functional.linear is _LINEAR
+        and nn.functional.linear is torch._C._nn.linear
     )

@@ -21,10 +21,10 @@ def error(actual, expected):
 
 
 def tree(model):
-    """Every module and every plain attribute of it, as objects."""
+    """Every module, its class, and every plain attribute of it, as objects."""
     own = vars(torch.nn.Module()).keys()
     return {
-        name: (module, {k: v for k, v in vars(module).items() if k not in own})
+        name: (type(module), module, {k: v for k, v in vars(module).items() if k not in own})
         for name, module in model.named_modules(remove_duplicate=False)
     }
 

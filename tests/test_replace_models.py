@@ -294,7 +294,7 @@ def test_what_is_fused(case, option):
         assert list(case.model.state_dict()) == keys
         assert all(a is b for a, b in zip(case.model.parameters(), parameters, strict=True))
         assert all(
-            type(module) is type(before[name][0]) or isinstance(module, type(before[name][0]))
+            isinstance(module, before[name][0])
             for name, module in case.model.named_modules()
             if name not in changes(replacement)
         )

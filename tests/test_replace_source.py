@@ -56,8 +56,9 @@ def with_count(function):
     @functools.wraps(function)
     def wrapper(*args, scale=1, **kwargs):
         nonlocal count
-        count += scale
-        assert function.__doc__ == "It counts." and function.__annotations__ == {"x": int}
+        # No assert, whose code pytest writes anew.
+        is_known = function.__doc__ == "It counts." and function.__annotations__ == {"x": int}
+        count += scale if is_known else 100
         return count, function(*args, **kwargs)
 
     return wrapper

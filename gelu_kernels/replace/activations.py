@@ -1,19 +1,23 @@
 """Which gate an activation is, which of ours computes it, and why one is left alone."""
 
 import inspect
-from collections.abc import Callable
+from collections import deque
+from dataclasses import is_dataclass
 from functools import partial
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, MethodType, SimpleNamespace
 
 import torch
 import torch.nn.functional as F
-from torch.nn.functional import gelu as torch_gelu
-from torch.nn.functional import silu as torch_silu
+from torch.compiler import is_dynamo_compiling
 
 from gelu_kernels import functional, nn
 from gelu_kernels.operators import APPROXIMATE
+from gelu_kernels.plain import is_as_written
 from gelu_kernels.replace.derived import original
 from gelu_kernels.replace.describe import describe, function_of, is_ours
+
+torch_gelu = torch._C._nn.gelu
+torch_silu = F.silu if is_as_written(F.silu, F.__name__) else None
 
 GATES = {approximate: gate for gate, approximate in APPROXIMATE.items() if approximate}
 
@@ -46,7 +50,7 @@ def gate_of(activation: object) -> str | None:
     function = function_of(activation)
     if function is torch_gelu or function is functional.gelu:
         return GATES.get(getattr(activation, "keywords", {}).get("approximate", "none"))
-    if function is torch_silu or function is functional.silu:
+    if function is not None and (function is torch_silu or function is functional.silu):
         return "logistic"
     return SIGMOID_GATES.get(activation.keywords["alpha"]) if function is swish else None
 
@@ -75,13 +79,6 @@ def name_of(gate: str) -> str:
     return "silu" if gate == "logistic" else "gelu"
 
 
-def function_for(gate: str) -> Callable:
-    """In place of a function that is held as an attribute."""
-    if gate in ("logistic", "normal"):
-        return functional.silu if gate == "logistic" else functional.gelu
-    return partial(functional.gelu, approximate=APPROXIMATE[gate])
-
-
 _STATE = {*vars(torch.nn.Module())}
 
 
@@ -101,11 +98,12 @@ def why_not(value: object, names: tuple[str, ...]) -> str:
         return intercepted(value)
     if is_compiled(value) and gate_of(value._orig_mod):
         return "it is compiled"
-    if isinstance(value, list | tuple | dict):
-        values = value.values() if isinstance(value, dict) else value
-        return f"it is kept in a {type(value).__name__}" if any(map(gate_of, values)) else ""
-    if isinstance(value, torch.nn.Module):
-        name = "" if value._modules else getattr(value, "original_name", type(value).__name__)
+    if holds_gate(value):
+        return f"it is kept in a {type(value).__name__}"
+    if isinstance(value, torch.jit.ScriptModule):
+        name = value.original_name
+    elif isinstance(value, torch.nn.Module):
+        name = "" if value._modules else type(value).__name__
     else:
         name = "" if isinstance(value, type) else name_of_function(function_of(value))
     if is_ours(value) or not (is_one_of(names, name) or called_by(value, names)):
@@ -119,20 +117,63 @@ def name_of_function(value: object) -> str:
     return name if isinstance(name, str) else ""
 
 
-def called_by(function: object, names: tuple[str, ...]) -> str:
+def holds_gate(value: object, depth: int = 3) -> bool:
+    """Whether it is a gate, or a container, a bound method, a class or a simple object that has
+    one."""
+    if depth == 0 or isinstance(value, torch.nn.Module | str):
+        return isinstance(value, torch.nn.Module) and gate_of(value) is not None
+    if isinstance(value, dict):
+        parts = [*value.values()]
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        parts = [*value]
+    elif isinstance(value, MethodType | partial):
+        parts = [value.__self__ if isinstance(value, MethodType) else value.func]
+    elif is_simple(value):
+        parts = [*getattr(value, "__dict__", {}).values()]
+    else:
+        parts = []
+    return gate_of(value) is not None or any(holds_gate(part, depth - 1) for part in parts)
+
+
+def is_simple(value: object) -> bool:
+    is_class = isinstance(value, type) and not issubclass(value, torch.nn.Module)
+    return is_class or isinstance(value, SimpleNamespace) or is_dataclass(value)
+
+
+def called_by(value: object, names: tuple[str, ...]) -> str:
     """The first gate, or function of such a name, that a function calls, or one in its closure, or
     one of its module that it calls."""
-    functions = [function] if isinstance(function, FunctionType) else []
+    functions = functions_of(value)
     for each in functions:
-        used = sorted(names_in(each.__code__))
-        found = {name: each.__globals__.get(name) for name in used}
-        for name, value in found.items():
-            if is_one_of(names, name) or gate_of(value):
+        found = {name: each.__globals__.get(name) for name in sorted(names_in(each.__code__))}
+        given = given_to(each)
+        for name, value in [*found.items(), *given.items()]:
+            if (name in found and is_one_of(names, name)) or holds_gate(value):
                 return name
-        inner = [v for v in found.values() if getattr(v, "__module__", "") == function.__module__]
-        inner += [cell_contents(cell) for cell in each.__closure__ or ()]
-        functions += [f for f in inner if isinstance(f, FunctionType) and f not in functions]
+        own = [v for v in found.values() if getattr(v, "__module__", "") == each.__module__]
+        inner = [f for v in (*own, *given.values()) for f in functions_of(v)]
+        functions += [f for f in inner if f not in functions]
     return ""
+
+
+def functions_of(value: object) -> list[FunctionType]:
+    """A function itself, those of a class, and the one of an object that can be called."""
+    if isinstance(value, torch.nn.Module):
+        return []
+    parts = [value, inspect.getattr_static(type(value), "__call__", None)]
+    if isinstance(value, type) and not issubclass(value, torch.nn.Module):
+        parts = [*vars(value).values()]
+    parts = [p.__func__ if isinstance(p, staticmethod | classmethod) else p for p in parts]
+    return [part for part in parts if isinstance(part, FunctionType)]
+
+
+def given_to(function: FunctionType) -> dict[str, object]:
+    """What its closure holds, and its defaults."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    arguments = code.co_varnames[: code.co_argcount]
+    closure = zip(code.co_freevars, map(cell_contents, function.__closure__ or ()), strict=True)
+    given = dict(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True))
+    return {**given, **(function.__kwdefaults__ or {}), **dict(closure)}
 
 
 def cell_contents(cell: CellType) -> object:
@@ -145,9 +186,13 @@ def cell_contents(cell: CellType) -> object:
 def names_in(code: CodeType) -> set[str]:
     """Globals and attributes, also of functions within, and what ``getattr`` may be given."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    texts = [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]
-    looked_up = texts if "getattr" in code.co_names else []
+    looked_up = texts_in(code) if "getattr" in code.co_names else []
     return {*code.co_names, *looked_up}.union(*map(names_in, inner))
+
+
+def texts_in(code: CodeType) -> list[str]:
+    """That may be names."""
+    return [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]
 
 
 def intercepted(value: object) -> str:
@@ -155,6 +200,10 @@ def intercepted(value: object) -> str:
     own = value.__dict__ if isinstance(value, torch.nn.Module) else getattr(value, "keywords", {})
     if own.get("inplace"):
         return "it overwrites its input"
+    act = own.get("act")  # of transformers', the function, or its own method, that forward calls
+    is_own = act is None or getattr(act, "__self__", None) is value
+    if not is_own and gate_of(act) != gate_of_class(original(type(value))):
+        return "its act was replaced"
     return "its forward was replaced" if "forward" in own or is_patched(value) else ""
 
 
@@ -163,7 +212,10 @@ def is_patched(value: object) -> bool:
     is_other = False
     if isinstance(value, torch.nn.Module):
         cls, base = type(value), original(type(value))
-        is_other = base is not cls and cls.forward.__wrapped__ is not base.forward
+        if base is not cls:
+            is_other = getattr(cls.forward, "__wrapped__", None) is not base.forward
+        elif not is_dynamo_compiling():
+            is_other = not is_as_written(cls.forward, cls.__module__)
     return is_other or F.gelu is not torch_gelu or F.silu is not torch_silu
 
 

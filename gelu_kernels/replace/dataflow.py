@@ -201,7 +201,7 @@ class DataFlow:
             return self._value(node, "stored" if stored else "unknown", node.attr)
         if base.operation == "stored":
             return self._value(node, "stored", f"{base.target}.{node.attr}")
-        if isinstance(base.target, ModuleType):
+        if isinstance(base.target, ModuleType) and base.node is node.value:
             return self._value(node, "global", getattr(base.target, node.attr, None))
         return self._value(node, "read", node.attr, (base,))
 
@@ -209,7 +209,7 @@ class DataFlow:
         operation, target, inputs = "unknown", None, ()
         if isinstance(node.func, ast.Attribute):
             base = self._evaluate(node.func.value)
-            if isinstance(base.target, ModuleType):
+            if isinstance(base.target, ModuleType) and base.node is node.func.value:
                 operation, target = "function", getattr(base.target, node.func.attr, None)
             elif base.operation == "receiver" and node.func.value.id == self.receiver:
                 operation, target = "child", node.func.attr
@@ -219,7 +219,7 @@ class DataFlow:
                 base.uses += 1
         else:
             callee = self._evaluate(node.func)
-            if callee.operation == "global":
+            if callee.operation == "global" and callee.node is node.func:
                 operation, target = "function", callee.target
         inputs += self._all(node.args)
         keywords = {k.arg or "**": self._evaluate(k.value) for k in node.keywords}

@@ -4,16 +4,20 @@ The module stays the object it is, with its attributes, hooks and ``isinstance``
 runs as long as the method it was made from is the same, and else that one.
 """
 
+import copy
 import copyreg
 import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType
+from typing import NamedTuple
 
 from torch.nn import Module
 
 _RECIPE = "_gelu_kernels_recipe"  # only a class made here has its own
 _SOURCE = "_gelu_kernels_source"
+_PATCHED = "_gelu_kernels_patched"
+_NOTHING = object()
 
 
 class _Quiet:
@@ -54,19 +58,66 @@ def derive(
         if (vars(cls).get(_RECIPE), vars(cls).get(_SOURCE)) == (recipe, source):
             return cls
     kept = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}
-    made, kind = {_RECIPE: recipe, _SOURCE: source}, type(base)
-    meta = kind if issubclass(kind, _Derived) else type("Derived", (_Derived, kind), {})
+    made = {_RECIPE: recipe, _SOURCE: source, _PATCHED: {}}
+    meta = _metaclass(type(base))
     return meta(base.__name__, (_Quiet, base), {**kept, **made, **methods()})
 
 
 class _Derived(type):
-    """Who patches the class of a module means the one it was written with."""
+    """Who patches the class of a module means the one it was written with. The method made here
+    gives way until the patch is undone."""
 
     def __setattr__(cls, name: str, value: object) -> None:
-        if original(cls) is cls:
+        base, patched = original(cls), vars(cls).get(_PATCHED, {})
+        if base is cls:
             super().__setattr__(name, value)
+        elif name in patched and value is patched[name].made:
+            delattr(cls, name)
         else:
-            setattr(original(cls), name, value)
+            before, made = vars(base).get(name, _NOTHING), vars(cls).get(name, _NOTHING)
+            patched.setdefault(name, _Patched(before, made))
+            setattr(base, name, value)
+            if made is not _NOTHING:
+                super().__delattr__(name)
+            if is_made_here(made):
+                setattr(made, _PATCHED, True)
+
+    def __delattr__(cls, name: str) -> None:
+        base = original(cls)
+        if base is cls:
+            super().__delattr__(name)
+            return
+        before, made = vars(cls)[_PATCHED].pop(name, (_NOTHING, _NOTHING))
+        if before is _NOTHING:
+            delattr(base, name)
+        else:
+            setattr(base, name, before)
+        if made is not _NOTHING:
+            super().__setattr__(name, made)
+        if is_made_here(made):
+            setattr(made, _PATCHED, False)
+
+
+class _Patched(NamedTuple):
+    """What the base had before a patch, and the class that was derived from it."""
+
+    before: object
+    made: object
+
+
+@functools.cache
+def _metaclass(kind: type) -> type:
+    if issubclass(kind, _Derived):
+        return kind
+    meta = type("Derived", (_Derived, kind), {})
+    copyreg.pickle(meta, _reduced)
+    return meta
+
+
+def _reduced(cls: type[Module]) -> str | tuple:
+    """A class made here is pickled as the one it is derived from."""
+    base = original(cls)
+    return cls.__qualname__ if base is cls else (original, (base,))
 
 
 def guarded(
@@ -80,28 +131,34 @@ def guarded(
     ``holds`` of the module."""
     inner = inspect.unwrap(function)
     code, inner_code = function.__code__, inner.__code__
-    defaults, more_defaults = inner.__defaults__, inner.__kwdefaults__
+    defaults, more_defaults = inner.__defaults__, copy.copy(inner.__kwdefaults__)
 
     @functools.wraps(function)
     def method(self: Module, *args: object, **kwargs: object) -> object:
-        original = getattr(base, name)
         is_new = (
-            original is function
+            getattr(base, name) is function
             and function.__code__ is code
             and inner.__code__ is inner_code
             and inner.__defaults__ is defaults
-            and inner.__kwdefaults__ is more_defaults
+            and inner.__kwdefaults__ == more_defaults
             and holds(self)
         )
-        return (new if is_new else original)(self, *args, **kwargs)
+        if is_new:
+            return new(self, *args, **kwargs)
+        if getattr(method, _PATCHED):
+            return function(self, *args, **kwargs)  # It is called by what has taken its place.
+        if isinstance(self, _Quiet):
+            return getattr(super(_Quiet, self), name)(*args, **kwargs)
+        return getattr(base, name)(self, *args, **kwargs)  # The model is restored.
 
     # Code of its own, as torch.compile compiles one code for a few modules only.
     method.__code__ = method.__code__.replace(co_name=name)
     setattr(method, _RECIPE, True)
+    setattr(method, _PATCHED, False)
     return method
 
 
-def is_made_here(function: FunctionType) -> bool:
+def is_made_here(function: object) -> bool:
     return hasattr(function, _RECIPE)
 
 

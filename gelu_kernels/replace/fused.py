@@ -43,7 +43,7 @@ def glu(
 ) -> Tensor:
     """``activation(left) * right``, or the other way round, of clamped and shifted factors."""
     x, up = (left, right) if gate_is_left else (right, left)
-    name = _unit_of(activation, x, up, limit)
+    name = _unit_of(activation, x, up, limit, up_offset)
     if name:
         return functional.glu(x, up, gate=name, limit=limit, up_offset=up_offset)
     if limit is not None:
@@ -66,7 +66,7 @@ def weighted_glu(
     factors, weight = (left, right) if unit_is_left else (right, left)
     x, up = factors if gate_is_left else factors[::-1]
     options = {"limit": limit, "up_offset": up_offset}
-    name = _unit_of(activation, x, up, limit)
+    name = _unit_of(activation, x, up, limit, up_offset)
     if name and _is_of_rows(weight, x):
         return functional.glu(x, up, gate=name, weight=weight.squeeze(-1), **options)
     unit = glu(activation, *factors, gate_is_left=gate_is_left, **options)
@@ -76,6 +76,7 @@ def weighted_glu(
 def _is_of_rows(weight: object, x: Tensor) -> bool:
     return (
         is_taken(weight)
+        and x.dim() > 0
         and _is_kept(x, weight)
         and weight.shape == (*x.shape[:-1], 1)
         and (weight.dtype, weight.device) == (x.dtype, x.device)
@@ -94,7 +95,7 @@ def glu_linear(
     """``linear`` of :func:`glu` of the factors."""
     x, up = factors if gate_is_left else factors[::-1]
     options = {"limit": limit, "up_offset": up_offset}
-    name = _unit_of(activation, x, up, limit)
+    name = _unit_of(activation, x, up, limit, up_offset)
     if name and is_plain_linear(linear) and _fits(x, linear.weight):
         return functional.glu_linear(x, up, linear.weight, linear.bias, gate=name, **options)
     return linear(glu(activation, *factors, gate_is_left=gate_is_left, **options))
@@ -138,11 +139,14 @@ def _gate_of(activation: Callable) -> str | None:
     return gate_of(activation) if is_gate(activation) else None
 
 
-def _unit_of(activation: Callable, x: Tensor, up: Tensor, limit: float | None) -> str | None:
+def _unit_of(
+    activation: Callable, x: Tensor, up: Tensor, limit: float | None, up_offset: float
+) -> str | None:
     same = (
         is_taken(x)
         and is_taken(up)
         and _is_kept(x, up)
+        and ((limit is None and not up_offset) or _is_kept(up, x))
         and (x.shape, x.stride(), x.dtype) == (up.shape, up.stride(), up.dtype)
         and x.device == up.device
         and (limit is None or 0 < limit < float("inf"))

@@ -17,7 +17,7 @@ from gelu_kernels.replace.derived import derive, guarded
 from gelu_kernels.replace.kinds import KINDS, value_of
 from gelu_kernels.replace.methods import Method, Reader
 from gelu_kernels.replace.options import Options
-from gelu_kernels.replace.source import rebuild
+from gelu_kernels.replace.source import is_in_closures, rebuild
 
 Needs = frozenset[tuple[str, str]]  # names of attributes, and their kinds
 
@@ -82,7 +82,9 @@ def _fused(base: type[Module], name: str, method: Method) -> FunctionType:
             value = modules[attribute] if attribute in modules else value_of(self, attribute)
             if not is_so(value):
                 return False
-        return not called or is_dynamo_compiling() or _are_called(called, names)
+        if is_dynamo_compiling():
+            return True
+        return (not called or _are_called(called, names)) and is_in_closures(method.function)
 
     return guarded(base, name, method.function, function, holds)
 

@@ -3,9 +3,10 @@ each call, so that an answer takes a microsecond at most."""
 
 from collections.abc import Callable
 
-from torch.nn import Module
+from torch.nn import Module, Sigmoid
 from torch.nn.modules.module import _has_any_global_hook
 
+from gelu_kernels import functional
 from gelu_kernels.plain import is_plain_linear, is_plain_module, is_plain_tensor
 from gelu_kernels.replace.activations import gate_of, intercepted, name_of_class
 from gelu_kernels.replace.describe import function_of
@@ -57,6 +58,13 @@ def _is_activation(value: object) -> bool:
     return not is_hooked and gate_of(value) is not None and not intercepted(value)
 
 
+def is_function(value: object) -> bool:
+    """An activation that is called without a module's hooks."""
+    function = function_of(value)
+    is_other = function is not functional.gelu and function is not functional.silu
+    return not isinstance(value, Module) and is_other and is_gate(value)
+
+
 def is_linear_with_bias(value: object) -> bool:
     return is_plain_linear(value) and value.__dict__["_parameters"]["bias"] is not None
 
@@ -100,11 +108,13 @@ def _is_positive(value: object) -> bool:
 KINDS: dict[str, Callable[[object], bool]] = {
     "gate": is_gate,
     "gelu": is_gelu,
+    "function": is_function,
     "linear": is_plain_linear,
     "linear with bias": is_linear_with_bias,
     "conv1d": is_conv1d,
     "harmless": is_harmless,
     "positive": _is_positive,
+    "sigmoid": lambda value: type(value) is Sigmoid,
     "1.702": lambda value: type(value) is float and value == 1.702,
     "stored": lambda value: value is not None,
 }

@@ -4,6 +4,7 @@ import ast
 import dis
 import functools
 import inspect
+from collections import ChainMap
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import FunctionType
@@ -11,13 +12,25 @@ from types import FunctionType
 from torch.fx import GraphModule
 from torch.nn import Module
 
-from gelu_kernels.replace.activations import called_by, gate_of, is_one_of, name_of, names_in
+from gelu_kernels.replace.activations import (
+    called_by,
+    gate_of,
+    given_to,
+    holds_gate,
+    is_one_of,
+    name_of,
+    names_in,
+    texts_in,
+)
 from gelu_kernels.replace.dataflow import DataFlow
 from gelu_kernels.replace.derived import is_made_here
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.options import Found, Options
-from gelu_kernels.replace.patterns import Pattern, Search
+from gelu_kernels.replace.patterns import GATE_LIKE, Pattern, Search
 from gelu_kernels.replace.source import Definition, Sources
+
+# With these an attribute is set by its name.
+_SETTERS = {"setattr", "add_module", "register_module", "register_parameter", "register_buffer"}
 
 
 @dataclass
@@ -47,6 +60,9 @@ class Members:
             for i in method
             if i.opname in ("STORE_ATTR", "DELETE_ATTR")
         }
+        codes = [inner.__code__ for _, inner in self.functions.values()]
+        setting = [code for code in codes if _SETTERS & {*code.co_names}]
+        self.set_by_methods |= {text for code in setting for text in texts_in(code)}
         self.gates = gates_of_class(cls)
         own = cls.__getattribute__, getattr(cls, "__getattr__", None)
         self.are_readable = (
@@ -81,11 +97,18 @@ class Reader:
         def is_known(name: str, kind: str) -> bool:
             return name not in members.set_by_methods and is_kind(name, kind)
 
+        functions = {
+            gate
+            for gate in gates
+            if is_kind(gate, "function")
+            and ("gelu" if is_kind(gate, "gelu") else "silu") in options.names
+        }
         for name, (member, inner) in members.functions.items():
             used = names_in(inner.__code__)
             held = used & {*gates}
             called = self._called_by(inner, options.names)
-            if not held and not called and not used & {"sigmoid", "erf"}:
+            is_sigmoid = any(is_kind(attribute, "sigmoid") for attribute in used)
+            if not held and not called and not is_sigmoid and not used & {*GATE_LIKE}:
                 continue
             is_own = "." not in name and members.are_readable
             if read := self._definition(member) if is_own else None:
@@ -97,21 +120,28 @@ class Reader:
                 result.not_fused |= search.not_fused
                 result.not_recomputed |= search.not_recomputed
                 called, why = uncovered(definition, flow, search.found, options.names), ""
+                others = uncalled(definition, flow, search.found) & functions
+                reason = f"{name} does not only call it with a tensor"
+                result.left_alone |= dict.fromkeys(others, reason)
             else:
                 why = f"{name} is no plain method, or no source is found that is the code that runs"
                 why = f"{name} is reached by super()" if "." in name else why
                 result.not_fused |= dict.fromkeys(held, why)
                 result.not_recomputed |= dict.fromkeys(held, why)
+                result.left_alone |= dict.fromkeys(held & functions, why)
                 why = f", and {why}"
             if called and called not in gates:
                 result.left_alone[name] = f"it calls {called} itself{why}"
-            elif read and search.computes_a_gate:
+            elif read and (search.computes_a_gate or writes_a_gate(definition, flow, search.found)):
                 result.left_alone[name] = "it computes a gate that is not known"
         for name, gate in members.gates.items():
-            if name_of(gate) in options.names:
+            if not gate or name_of(gate) in options.names:
                 result.left_alone[name] = "its class holds it"
         patterns = [pattern for method in methods.values() for pattern in method.patterns]
-        for gate in {*gates} - {pattern.gate for pattern in patterns}:
+        computed = {pattern.gate for pattern in patterns}
+        for function in functions - computed - result.left_alone.keys():
+            result.left_alone[function] = "no method calls it"
+        for gate in {*gates} - {p.gate for p in patterns if p.operator != "gate"}:
             if options.fuse_bias and is_kind(gate, "gelu"):
                 result.not_fused.setdefault(gate, "no Linear is seen to come before it")
             if options.recompute:
@@ -149,11 +179,10 @@ def members_of(cls: type[Module]) -> dict[str, object]:
 
 
 def gates_of_class(cls: type[Module]) -> dict[str, str]:
-    """Activations that are attributes of the class."""
+    """The gates of what the class holds, by name; "" of what holds one in turn."""
     members = {k: v for base in cls.__mro__[::-1] for k, v in vars(base).items()}
     members = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in members.items()}
-    gates = {name: gate_of(value) for name, value in members.items()}
-    return {name: gate for name, gate in gates.items() if gate}
+    return {name: gate_of(value) or "" for name, value in members.items() if holds_gate(value)}
 
 
 def function_in(member: object) -> FunctionType | None:
@@ -175,10 +204,11 @@ _HOLDERS = {
 
 
 def means_its_class(instructions: list[dis.Instruction]) -> bool:
-    """Whether a method calls ``super(self.__class__, self)``, which means the class that has it."""
+    """Whether a method calls ``super(self.__class__, self)`` or ``super(type(self), self)``, which
+    mean the class that has it."""
     names = [i.argval if isinstance(i.argval, str) else "" for i in instructions]
     after = [names[index + 1 : index + 4] for index, name in enumerate(names) if name == "super"]
-    return any("__class__" in following for following in after)
+    return any({"__class__", "type"} & {*following} for following in after)
 
 
 def uncovered(
@@ -187,13 +217,72 @@ def uncovered(
     """A function of such a name, or one that calls it, which is called outside of the patterns."""
     covered = {id(value.node) for pattern in patterns for value in pattern.values}
     covered |= {id(v.node) for v in flow.values if v.operation == "function" and is_ours(v.target)}
+    known = ChainMap(given_to(definition.function), definition.function.__globals__)
+    aliases = _aliases(definition.node)
     for node in ast.walk(definition.node):
         if isinstance(node, ast.Call) and id(node) not in covered:
             name = _looked_up(node) or _called(node.func, flow.receiver)
-            function = definition.function.__globals__.get(name)
-            if is_one_of(names, name) or called_by(function, names) or gate_of(function):
+            name = aliases.get(name, name)
+            values = known.get(name), known.get(_root(node.func))
+            if is_one_of(names, name) or any(called_by(v, names) or holds_gate(v) for v in values):
                 return name
     return ""
+
+
+def _aliases(definition: ast.FunctionDef) -> dict[str, str]:
+    """Local variables, and the names of what they stand for."""
+    aliases = {}
+    for node in ast.walk(definition):
+        if isinstance(node, ast.ImportFrom):
+            aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value
+            name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+            aliases |= {node.targets[0].id: name} if name else {}
+    return aliases
+
+
+def _root(function: ast.expr) -> str:
+    """The variable that a chain of attributes and indices begins with."""
+    while isinstance(function, ast.Attribute | ast.Subscript):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def writes_a_gate(definition: Definition, flow: DataFlow, patterns: list[Pattern]) -> bool:
+    """Whether ``x * sigmoid(x)`` stands in a part that the data flow does not follow."""
+    covered = {id(value.node) for pattern in patterns for value in pattern.values}
+    for node in ast.walk(definition.node):
+        a, b = _factors(node) if id(node) not in covered else (None, None)
+        if a and b and _are_alike(a, b, flow.receiver):
+            return True
+    return False
+
+
+def _factors(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    if isinstance(node, ast.AugAssign | ast.BinOp) and isinstance(node.op, ast.Mult):
+        is_in_place = isinstance(node, ast.AugAssign)
+        return (node.target, node.value) if is_in_place else (node.left, node.right)
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    if is_method and node.func.attr in ("mul", "mul_") and len(node.args) == 1:
+        return node.func.value, node.args[0]
+    return None, None
+
+
+def _are_alike(a: ast.expr, b: ast.expr, receiver: str) -> bool:
+    """Whether one is a function like the sigmoid, and calls nothing else, of a variable in both."""
+    names = [{n.id for n in ast.walk(x) if isinstance(n, ast.Name)} - {receiver} for x in (a, b)]
+    calls = [[n.func for n in ast.walk(x) if isinstance(n, ast.Call)] for x in (a, b)]
+    is_alike = any(c and all(_called(f, "") in GATE_LIKE for f in c) for c in calls)
+    return is_alike and not names[0].isdisjoint(names[1])
+
+
+def uncalled(definition: Definition, flow: DataFlow, patterns: list[Pattern]) -> set[str]:
+    """The attributes of the module that are read for something else than a call in a pattern."""
+    calls = [value.node for pattern in patterns for value in pattern.values]
+    called = {id(call.func) for call in calls if isinstance(call, ast.Call)}
+    attributes = [node for node in ast.walk(definition.node) if isinstance(node, ast.Attribute)]
+    return {node.attr for node in attributes if id(node) not in called}
 
 
 def _called(function: ast.expr, receiver: str) -> str:

@@ -135,9 +135,9 @@ def replace_alone(
         return
     if why := activations.why_not(value, options.names):
         result.left_alone[name] = why
-    elif gate and not isinstance(value, torch.nn.Module) and not is_ours(value):
-        result.set(owner, name, activations.function_for(gate))
-    elif gate and not is_ours(value) and original(type(value)) is type(value):
+        return
+    is_module = isinstance(value, torch.nn.Module)
+    if gate and is_module and not is_ours(value) and original(type(value)) is type(value):
         result.add(name, value, (f"gate({gate})",), owner)
         result.set_class(value, gate_class(type(value)))
 
@@ -155,6 +155,9 @@ def fuse(
         found = Found(not_fused=dict.fromkeys(gates, "its module is parametrized"))
     elif is_sequential(base):
         found = search(owner, options)
+        _, other = reader.search(base, lambda *need: False, (), options)
+        why = "of a Sequential, only forward is fused"
+        found.left_alone |= dict.fromkeys(other.operators, why) | other.left_alone
     else:
         methods, found = reader.search(base, partial(is_kind, owner), gates, options)
     try:

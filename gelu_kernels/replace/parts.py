@@ -22,10 +22,6 @@ class Gate:
     steps: dict[Value, ast.expr]  # its values, each with the expression of the input in it
     uses: int = 1  # of the input in it
 
-    @property
-    def goes_by(self) -> str:
-        return "gelu" if self.name == "gelu" else "silu"
-
 
 @dataclass
 class Bounds:
@@ -152,13 +148,12 @@ def bounds_of(value: Value) -> Bounds | None:
 
 def is_call(value: Value, *names: str) -> bool:
     """Of a method of tensors, or of the function of torch with the same name."""
+    if value.operation == "method":
+        return value.target in names
     function = value.target if value.operation == "function" else None
-    name = getattr(function, "__name__", "") if is_of_torch(function) else ""
-    return name in names or (value.operation == "method" and value.target in names)
-
-
-def is_of_torch(function: object) -> bool:
-    return any(function is vars(m).get(getattr(function, "__name__", "")) for m in (torch, F))
+    name = getattr(function, "__name__", "").removeprefix("special_")
+    modules = torch, F, torch.special
+    return name in names and any(function is vars(module).get(name) for module in modules)
 
 
 def is_number(value: Value) -> bool:
@@ -185,10 +180,14 @@ def operands(value: Value) -> list[ast.expr]:
     return [node.func.value, *node.args] if value.operation == "method" else node.args
 
 
-def both_ways(value: Value, operation: str) -> Iterator[tuple[Value, Value, ast.expr]]:
-    """Of a binary operation: one input, the other, and the expression of the one."""
-    is_function = value.operation == "function" and is_call(value, operation) and not value.keywords
-    nodes = operands(value) if value.operation == operation or is_function else []
+def both_ways(
+    value: Value, operation: str, methods: bool = False
+) -> Iterator[tuple[Value, Value, ast.expr]]:
+    """Of a binary operation, which may be a method of what is no tensor if asked for: one input,
+    the other, and the expression of the one."""
+    is_called = is_call(value, operation) and not value.keywords
+    is_called = is_called and (methods or value.operation == "function")
+    nodes = operands(value) if value.operation == operation or is_called else []
     if len(nodes) == 2:
         a, b = value.inputs
         yield a, b, nodes[0]

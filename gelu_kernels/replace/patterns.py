@@ -25,6 +25,7 @@ _METHODS = {
     "bfloat16", "type_as", "clamp", "clip", "sigmoid", "tanh", "mul", "add", "sub", "div", "matmul",
     "size", "dim", "sum", "mean", "softmax", "clone", "detach",
 }  # fmt: skip
+GATE_LIKE = ("sigmoid", "erf", "tanh", "ndtr", "expit")  # functions by which gates are computed
 _PURE = {"constant", "global", "variable", "receiver", "mul", "add", "neg", "read"}
 
 
@@ -93,7 +94,7 @@ class Search:
                     self._taken |= pattern.values.keys()
                     self.found.append(pattern)
         self.computes_a_gate = any(map(self._is_like_a_gate, flow.values))
-        fused = {pattern.gate for pattern in self.found}
+        fused = {pattern.gate for pattern in self.found if pattern.operator != "gate"}
         self.not_fused = {gate: why for gate, why in self.not_fused.items() if gate not in fused}
         if options.recompute:
             gates = {gate.name for gate in map(self._parts.gate, flow.values) if gate}
@@ -216,36 +217,41 @@ class Search:
         return None
 
     def _alone(self, value: Value) -> Pattern | None:
-        """A function of torch, or arithmetic; an activation that is a child stays a child."""
-        gate = self._parts.swish(value) if value.operation != "child" else None
-        gate = gate or (self._parts.gate(value) if value.operation == "function" else None)
-        if not gate or gate.goes_by not in self._names:
+        """A function, or arithmetic; a module that is a child computes by itself."""
+        is_child = value.operation == "child"
+        if is_child and not self._parts.is_kind(value.target, "function"):
+            return None
+        gate = self._parts.gate(value) or self._parts.swish(value)
+        if not gate:
+            return None
+        is_gelu = self._parts.is_kind(gate.name, "gelu") if is_child else gate.name == "gelu"
+        if ("gelu" if is_gelu else "silu") not in self._names:
             return None
         expression = call("gate", [gate.activation, gate.steps[value]])
         return self._pattern("gate", gate, value, expression, gate.steps)
 
     def _is_like_a_gate(self, product: Value) -> bool:
-        """``x * sigmoid(...)``, or with erf, of what x is made of."""
+        """``x * sigmoid(...)``, or with erf and its like, of what x is made of."""
         if product in self._taken:
             return False
-        for x, factor, _ in both_ways(product, "mul"):
-            parts = parts_of(factor)
-            if any(is_call(part, "sigmoid", "erf") for part in parts) and parts & parts_of(
-                x, with_children=True
-            ):
+        for x, factor, _ in both_ways(product, "mul", methods=True):
+            parts = self._parts_of(factor)
+            if any(map(self._is_sigmoid, parts)) and parts & self._parts_of(x, True):
                 return True
         return False
 
+    def _is_sigmoid(self, value: Value) -> bool:
+        return is_call(value, *GATE_LIKE) or self._parts.call_of(value, "sigmoid")
 
-def parts_of(value: Value, with_children: bool = False) -> set[Value]:
-    """What a value is made of by arithmetic, by functions, and by modules if asked for."""
-    parts, found = [value], set()
-    for part in parts:
-        is_made = isinstance(part.node, ast.BinOp | ast.UnaryOp) or part.operation == "function"
-        is_made = is_made or (with_children and part.operation == "child")
-        is_made = is_made or (part.operation == "method" and part.target in ("to", "float"))
-        if is_made or is_call(part, "sigmoid", "erf"):
-            parts += part.inputs
-        if part.operation not in ("constant", "stored", "global"):
-            found.add(part)
-    return found
+    def _parts_of(self, value: Value, with_children: bool = False) -> set[Value]:
+        """What a value is made of by arithmetic, by functions, and by modules if asked for."""
+        parts, found = [value], set()
+        for part in parts:
+            is_made = isinstance(part.node, ast.BinOp | ast.UnaryOp) or part.operation == "function"
+            is_made = is_made or (with_children and part.operation == "child")
+            is_made = is_made or (part.operation == "method" and part.target in ("to", "float"))
+            if is_made or self._is_sigmoid(part):
+                parts += part.inputs
+            if part.operation not in ("constant", "stored", "global"):
+                found.add(part)
+        return found

@@ -36,17 +36,38 @@ class Sources:
         ``exec`` made the class, and another one where the file was edited since.
         """
         inner = inspect.unwrap(function)
-        if not isinstance(inner, FunctionType) or not _is_in_closures(function):
+        if not isinstance(inner, FunctionType) or not is_in_closures(function):
             return None
-        code = inner.__code__
+        wrappers = []
+        while function is not inner:
+            wrappers.append(function)
+            function = function.__wrapped__
+        return self._read(inner) if all(map(self._only_calls, wrappers)) else None
+
+    def _only_calls(self, wrapper: FunctionType) -> bool:
+        """Whether a wrapper does no more with the function that it wraps than to call it, to pass
+        it on, and to read its attributes."""
+        found = self._read(wrapper)
+        body = ast.Module(found.node.body if found else [], [])
+        nodes = list(ast.walk(body))
+        cells = zip(wrapper.__code__.co_freevars, wrapper.__closure__ or (), strict=True)
+        names = {name for name, cell in cells if cell_contents(cell) is wrapper.__wrapped__}
+        calls = [node for node in nodes if isinstance(node, ast.Call)]
+        known = [part for call in calls for part in (call.func, *call.args)]
+        known += [node.value for node in nodes if isinstance(node, ast.Attribute)]
+        uses = [node for node in nodes if isinstance(node, ast.Name) and node.id in names]
+        return found is not None and all(use in known for use in uses)
+
+    def _read(self, function: FunctionType) -> Definition | None:
+        code = function.__code__
         if code.co_filename not in self._imports:
-            self._parse(code.co_filename, inner.__globals__)
+            self._parse(code.co_filename, function.__globals__)
         statement, node = self._found.get((code.co_filename, code.co_firstlineno), (None, None))
         if node is None:
             return None
         # With the imports, as Python compiles the call of a module's function in its own way.
         module = ast.Module([*self._imports[code.co_filename], statement], [])
-        return Definition(inner, node, module) if _same(_find(module, code), code) else None
+        return Definition(function, node, module) if _same(_find(module, code), code) else None
 
     def _parse(self, file: str, names: dict[str, object]) -> None:
         linecache.checkcache(file)
@@ -94,12 +115,13 @@ def _wrapped(function: FunctionType, new: FunctionType) -> FunctionType:
     return wrapper
 
 
-def _is_in_closures(function: FunctionType) -> bool:
+def is_in_closures(function: FunctionType) -> bool:
+    """Whether the closure of each wrapper has the function that it wraps."""
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is None:
         return True
     contents = map(cell_contents, getattr(function, "__closure__", None) or ())
-    return any(value is wrapped for value in contents) and _is_in_closures(wrapped)
+    return any(value is wrapped for value in contents) and is_in_closures(wrapped)
 
 
 def _with_code(
@@ -107,9 +129,7 @@ def _with_code(
 ) -> FunctionType:
     names, defaults = function.__globals__, function.__defaults__
     new = FunctionType(code, names, function.__name__, defaults, closure)
-    functools.update_wrapper(new, function, _KEPT)
-    del new.__wrapped__
-    return new
+    return functools.update_wrapper(new, function, _KEPT)
 
 
 # Since 3.14 annotations are made when they are asked for.
