@@ -80,7 +80,10 @@ def missed(
     module: nn.Module, result: Replacement, before: dict[str, list[str]], held: set[str]
 ) -> Iterator[Line]:
     changed = {c.name: c.new for c in result.changed if c.owner is module}
-    for name in held - changed.keys() - result.left_alone.keys():
+    patterns = " ".join(o for new in changed.values() if isinstance(new, tuple) for o in new)
+    functions = {name for name in held if not isinstance(getattr(module, name), nn.Module)}
+    covered = functions & {*re.findall(r"\w+", patterns)}
+    for name in held - covered - changed.keys() - result.left_alone.keys():
         yield "silent miss", f"{name} is not replaced"
     for name, found in before.items() if not gate_of(module) else ():
         operators = [o for o in changed.get(name, ()) if not held & {*re.findall(r"\w+", o)}]

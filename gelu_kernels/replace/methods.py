@@ -273,7 +273,8 @@ def _are_alike(a: ast.expr, b: ast.expr, receiver: str) -> bool:
     """Whether one is a function like the sigmoid, and calls nothing else, of a variable in both."""
     names = [{n.id for n in ast.walk(x) if isinstance(n, ast.Name)} - {receiver} for x in (a, b)]
     calls = [[n.func for n in ast.walk(x) if isinstance(n, ast.Call)] for x in (a, b)]
-    is_alike = any(c and all(_called(f, "") in GATE_LIKE for f in c) for c in calls)
+    # Not tanh, by which logits are capped: tanh(x / cap) * cap.
+    is_alike = any(c and all(_called(f, "") in ("sigmoid", "erf") for f in c) for c in calls)
     return is_alike and not names[0].isdisjoint(names[1])
 
 

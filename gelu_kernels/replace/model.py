@@ -23,12 +23,12 @@ def replace_activations(
     operations beside them.
 
     Replaced are ``torch.nn.GELU`` and ``torch.nn.SiLU``, transformers' activations (GELU: exact,
-    new, tanh, fast, accurate, quick, Bloom's; SiLU) and timm's (GELU: exact, tanh, quick; Swish),
-    and ``torch.nn.functional.gelu`` and ``silu``, or a ``functools.partial`` of them, held as
-    attributes. Every module stays the object it is, with its attributes and hooks.
+    new, tanh, fast, accurate, quick, Bloom's; SiLU) and timm's (GELU: exact, tanh, quick; Swish).
+    Every module stays the object it is, with its attributes and hooks.
 
-    Fused are patterns in the code of a module's methods: calls of ``F.gelu`` and ``F.silu``, and
-    gated linear units, ``act(gate(x)) * up(x)``, with the clamps and the offset that
+    Fused are patterns in the code of a module's methods: calls of ``torch.nn.functional.gelu`` and
+    ``silu``, or of attributes that hold them or a ``functools.partial`` of them, and gated linear
+    units, ``act(gate(x)) * up(x)``, with the clamps and the offset that
     :func:`gelu_kernels.functional.glu` takes.
 
     A module gets a class derived from its own, with the new methods. They run as long as each call

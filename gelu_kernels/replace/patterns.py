@@ -236,7 +236,11 @@ class Search:
             return False
         for x, factor, _ in both_ways(product, "mul", methods=True):
             parts = self._parts_of(factor)
-            if any(map(self._is_sigmoid, parts)) and parts & self._parts_of(x, True):
+            # A tanh alone caps logits: tanh(x / cap) * cap.
+            added = [part for sum in parts if sum.operation == "add" for part in sum.inputs]
+            curves = filter(self._is_sigmoid, parts)
+            is_alike = any(part in added or not is_call(part, "tanh") for part in curves)
+            if is_alike and parts & self._parts_of(x, with_children=True):
                 return True
         return False
 

@@ -13,7 +13,7 @@ class Change:
     """What was changed, by its qualified name, as in ``model.named_modules()``.
 
     ``old`` is the activation, or the function that is a method; ``new`` are the operators that
-    compute it, or its patterns, now. Where an attribute holds a function, both are functions.
+    compute it, or its patterns, now. Of an attribute that was set both are values.
 
     >>> print(Change("mlp.act", torch.nn.GELU(), ("gate(normal)",), torch.nn.Module()))
     mlp.act: torch.nn.modules.activation.GELU('none') -> gate(normal)
@@ -32,7 +32,7 @@ class Replacement:
     """What :func:`replace_activations` did to a model. ``print`` shows a line for each part.
 
     Attributes:
-        changed: a :class:`Change` for each attribute replaced and each method fused.
+        changed: a :class:`Change` for each activation replaced, method fused, and attribute set.
         left_alone: what is named GELU or SiLU, or calls one, and was not replaced: name to reason.
         not_fused: activations replaced alone that could have been in a fused pattern: name to
             reason.
@@ -61,7 +61,7 @@ class Replacement:
         self._given: list[tuple[torch.nn.Module, str, object, object]] = []
 
     def restore(self) -> None:
-        """Give every module its class back, and every attribute its function.
+        """Give every module its class back, and every attribute that was set its value.
 
         Parameters, hooks and all else stay as they are now. ``changed`` is empty then.
 
