@@ -123,6 +123,15 @@ def test_an_activation_that_is_wrapped_and_put_back():
     assert GELU.forward is forward and torch.equal(model(inputs()), expected)
 
 
+def test_a_method_that_wraps_a_fused_one_is_read(monkeypatch):
+    model = Gated()
+    replace(model, "both")
+    fused = type(model).forward
+    wrapped = functools.wraps(fused)(lambda self, x: self.act(fused(self, x)))
+    monkeypatch.setattr(Gated, "forward", wrapped)
+    assert "no source is found" in replace(Gated(), "both").not_recomputed["act"]
+
+
 @pytest.mark.parametrize("new", ["mock", "static"])
 def test_a_method_in_whose_place_something_else_comes(new, monkeypatch):
     model = Gated()

@@ -1,10 +1,4 @@
-"""Which gate an activation is, which of ours computes it, and why one is left alone."""
-
-import inspect
-from collections import deque
-from dataclasses import is_dataclass
-from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType, SimpleNamespace
+"""Which gate an activation is, and whether it is that and nothing more."""
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +8,7 @@ from gelu_kernels import functional, nn
 from gelu_kernels.operators import APPROXIMATE
 from gelu_kernels.plain import is_as_written
 from gelu_kernels.replace.derived import original
-from gelu_kernels.replace.describe import describe, function_of, is_ours
+from gelu_kernels.replace.describe import function_of
 
 torch_gelu = torch._C._nn.gelu
 torch_silu = F.silu if is_as_written(F.silu, F.__name__) else None
@@ -79,122 +73,6 @@ def name_of(gate: str) -> str:
     return "silu" if gate == "logistic" else "gelu"
 
 
-_STATE = {*vars(torch.nn.Module())}
-
-
-def held_by(owner: torch.nn.Module) -> dict[str, object]:
-    """Its children, and the attributes that are its own."""
-    own = {name: value for name, value in vars(owner).items() if name not in _STATE}
-    return {**owner._modules, **own}
-
-
-def is_compiled(value: object) -> bool:
-    return name_of_class(value) == "torch._dynamo.eval_frame.OptimizedModule"
-
-
-def why_not(value: object, names: tuple[str, ...]) -> str:
-    """Why an activation, or what goes by the name of one, is left alone; empty for all else."""
-    if gate_of(value):
-        return intercepted(value)
-    if is_compiled(value) and gate_of(value._orig_mod):
-        return "it is compiled"
-    if holds_gate(value):
-        return f"it is kept in a {type(value).__name__}"
-    if isinstance(value, torch.jit.ScriptModule):
-        name = value.original_name
-    elif isinstance(value, torch.nn.Module):
-        name = "" if value._modules else type(value).__name__
-    else:
-        name = "" if isinstance(value, type) else name_of_function(function_of(value))
-    if is_ours(value) or not (is_one_of(names, name) or called_by(value, names)):
-        return ""
-    return f"{describe(value)} is not known to be one of the gates"
-
-
-def name_of_function(value: object) -> str:
-    name = inspect.getattr_static(value, "__name__", "") if callable(value) else ""
-    name = name.__get__(value) if inspect.isgetsetdescriptor(name) else name
-    return name if isinstance(name, str) else ""
-
-
-def holds_gate(value: object, depth: int = 3) -> bool:
-    """Whether it is a gate, or a container, a bound method, a class or a simple object that has
-    one."""
-    if depth == 0 or isinstance(value, torch.nn.Module | str):
-        return isinstance(value, torch.nn.Module) and gate_of(value) is not None
-    if isinstance(value, dict):
-        parts = [*value.values()]
-    elif isinstance(value, list | tuple | set | frozenset | deque):
-        parts = [*value]
-    elif isinstance(value, MethodType | partial):
-        parts = [value.__self__ if isinstance(value, MethodType) else value.func]
-    elif is_simple(value):
-        parts = [*getattr(value, "__dict__", {}).values()]
-    else:
-        parts = []
-    return gate_of(value) is not None or any(holds_gate(part, depth - 1) for part in parts)
-
-
-def is_simple(value: object) -> bool:
-    is_class = isinstance(value, type) and not issubclass(value, torch.nn.Module)
-    return is_class or isinstance(value, SimpleNamespace) or is_dataclass(value)
-
-
-def called_by(value: object, names: tuple[str, ...]) -> str:
-    """The first gate, or function of such a name, that a function calls, or one in its closure, or
-    one of its module that it calls."""
-    functions = functions_of(value)
-    for each in functions:
-        found = {name: each.__globals__.get(name) for name in sorted(names_in(each.__code__))}
-        given = given_to(each)
-        for name, value in [*found.items(), *given.items()]:
-            if (name in found and is_one_of(names, name)) or holds_gate(value):
-                return name
-        own = [v for v in found.values() if getattr(v, "__module__", "") == each.__module__]
-        inner = [f for v in (*own, *given.values()) for f in functions_of(v)]
-        functions += [f for f in inner if f not in functions]
-    return ""
-
-
-def functions_of(value: object) -> list[FunctionType]:
-    """A function itself, those of a class, and the one of an object that can be called."""
-    if isinstance(value, torch.nn.Module):
-        return []
-    parts = [value, inspect.getattr_static(type(value), "__call__", None)]
-    if isinstance(value, type) and not issubclass(value, torch.nn.Module):
-        parts = [*vars(value).values()]
-    parts = [p.__func__ if isinstance(p, staticmethod | classmethod) else p for p in parts]
-    return [part for part in parts if isinstance(part, FunctionType)]
-
-
-def given_to(function: FunctionType) -> dict[str, object]:
-    """What its closure holds, and its defaults."""
-    code, defaults = function.__code__, function.__defaults__ or ()
-    arguments = code.co_varnames[: code.co_argcount]
-    closure = zip(code.co_freevars, map(cell_contents, function.__closure__ or ()), strict=True)
-    given = dict(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True))
-    return {**given, **(function.__kwdefaults__ or {}), **dict(closure)}
-
-
-def cell_contents(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return None
-
-
-def names_in(code: CodeType) -> set[str]:
-    """Globals and attributes, also of functions within, and what ``getattr`` may be given."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    looked_up = texts_in(code) if "getattr" in code.co_names else []
-    return {*code.co_names, *looked_up}.union(*map(names_in, inner))
-
-
-def texts_in(code: CodeType) -> list[str]:
-    """That may be names."""
-    return [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]
-
-
 def intercepted(value: object) -> str:
     """Why a module or a function does more than its class says; empty if it does not."""
     own = value.__dict__ if isinstance(value, torch.nn.Module) else getattr(value, "keywords", {})
@@ -217,9 +95,3 @@ def is_patched(value: object) -> bool:
         elif not is_dynamo_compiling():
             is_other = not is_as_written(cls.forward, cls.__module__)
     return is_other or F.gelu is not torch_gelu or F.silu is not torch_silu
-
-
-def is_one_of(names: tuple[str, ...], name: str) -> bool:
-    """ACT2FN, by which transformers names activations, may be any."""
-    known = (*names, "act2fn", *(["swish"] if "silu" in names else []))
-    return any(n in name.lower() for n in known) and not name.lower().startswith("hard")

@@ -153,13 +153,13 @@ def guarded(
 
     # Code of its own, as torch.compile compiles one code for a few modules only.
     method.__code__ = method.__code__.replace(co_name=name)
-    setattr(method, _RECIPE, True)
+    setattr(method, _RECIPE, method)
     setattr(method, _PATCHED, False)
     return method
 
 
 def is_made_here(function: object) -> bool:
-    return hasattr(function, _RECIPE)
+    return getattr(function, _RECIPE, None) is function  # functools.wraps copies attributes
 
 
 def _restored(base: type[Module], make: Callable[..., type[Module]], *arguments: object) -> Module:

@@ -1,10 +1,8 @@
 """The methods of a class in which activations occur, and the patterns in them."""
 
-import ast
 import dis
 import functools
 import inspect
-from collections import ChainMap
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import FunctionType
@@ -12,22 +10,14 @@ from types import FunctionType
 from torch.fx import GraphModule
 from torch.nn import Module
 
-from gelu_kernels.replace.activations import (
-    called_by,
-    gate_of,
-    given_to,
-    holds_gate,
-    is_one_of,
-    name_of,
-    names_in,
-    texts_in,
-)
+from gelu_kernels.replace.activations import gate_of, name_of
 from gelu_kernels.replace.dataflow import DataFlow
 from gelu_kernels.replace.derived import is_made_here
-from gelu_kernels.replace.describe import is_ours
+from gelu_kernels.replace.occurrences import called_by, holds_gate, names_in, texts_in
 from gelu_kernels.replace.options import Found, Options
 from gelu_kernels.replace.patterns import GATE_LIKE, Pattern, Search
 from gelu_kernels.replace.source import Definition, Sources
+from gelu_kernels.replace.uncovered import uncalled, uncovered, writes_a_gate
 
 # With these an attribute is set by its name.
 _SETTERS = {"setattr", "add_module", "register_module", "register_parameter", "register_buffer"}
@@ -120,7 +110,7 @@ class Reader:
                 result.not_fused |= search.not_fused
                 result.not_recomputed |= search.not_recomputed
                 called, why = uncovered(definition, flow, search.found, options.names), ""
-                others = uncalled(definition, flow, search.found) & functions
+                others = uncalled(definition, search.found) & functions
                 reason = f"{name} does not only call it with a tensor"
                 result.left_alone |= dict.fromkeys(others, reason)
             else:
@@ -209,94 +199,3 @@ def means_its_class(instructions: list[dis.Instruction]) -> bool:
     names = [i.argval if isinstance(i.argval, str) else "" for i in instructions]
     after = [names[index + 1 : index + 4] for index, name in enumerate(names) if name == "super"]
     return any({"__class__", "type"} & {*following} for following in after)
-
-
-def uncovered(
-    definition: Definition, flow: DataFlow, patterns: list[Pattern], names: tuple[str, ...]
-) -> str:
-    """A function of such a name, or one that calls it, which is called outside of the patterns."""
-    covered = {id(value.node) for pattern in patterns for value in pattern.values}
-    covered |= {id(v.node) for v in flow.values if v.operation == "function" and is_ours(v.target)}
-    known = ChainMap(given_to(definition.function), definition.function.__globals__)
-    aliases = _aliases(definition.node)
-    for node in ast.walk(definition.node):
-        if isinstance(node, ast.Call) and id(node) not in covered:
-            name = _looked_up(node) or _called(node.func, flow.receiver)
-            name = aliases.get(name, name)
-            values = known.get(name), known.get(_root(node.func))
-            if is_one_of(names, name) or any(called_by(v, names) or holds_gate(v) for v in values):
-                return name
-    return ""
-
-
-def _aliases(definition: ast.FunctionDef) -> dict[str, str]:
-    """Local variables, and the names of what they stand for."""
-    aliases = {}
-    for node in ast.walk(definition):
-        if isinstance(node, ast.ImportFrom):
-            aliases |= {alias.asname or alias.name: alias.name for alias in node.names}
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            value = node.value
-            name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
-            aliases |= {node.targets[0].id: name} if name else {}
-    return aliases
-
-
-def _root(function: ast.expr) -> str:
-    """The variable that a chain of attributes and indices begins with."""
-    while isinstance(function, ast.Attribute | ast.Subscript):
-        function = function.value
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def writes_a_gate(definition: Definition, flow: DataFlow, patterns: list[Pattern]) -> bool:
-    """Whether ``x * sigmoid(x)`` stands in a part that the data flow does not follow."""
-    covered = {id(value.node) for pattern in patterns for value in pattern.values}
-    for node in ast.walk(definition.node):
-        a, b = _factors(node) if id(node) not in covered else (None, None)
-        if a and b and _are_alike(a, b, flow.receiver):
-            return True
-    return False
-
-
-def _factors(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
-    if isinstance(node, ast.AugAssign | ast.BinOp) and isinstance(node.op, ast.Mult):
-        is_in_place = isinstance(node, ast.AugAssign)
-        return (node.target, node.value) if is_in_place else (node.left, node.right)
-    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    if is_method and node.func.attr in ("mul", "mul_") and len(node.args) == 1:
-        return node.func.value, node.args[0]
-    return None, None
-
-
-def _are_alike(a: ast.expr, b: ast.expr, receiver: str) -> bool:
-    """Whether one is a function like the sigmoid, and calls nothing else, of a variable in both."""
-    names = [{n.id for n in ast.walk(x) if isinstance(n, ast.Name)} - {receiver} for x in (a, b)]
-    calls = [[n.func for n in ast.walk(x) if isinstance(n, ast.Call)] for x in (a, b)]
-    # Not tanh, by which logits are capped: tanh(x / cap) * cap.
-    is_alike = any(c and all(_called(f, "") in ("sigmoid", "erf") for f in c) for c in calls)
-    return is_alike and not names[0].isdisjoint(names[1])
-
-
-def uncalled(definition: Definition, flow: DataFlow, patterns: list[Pattern]) -> set[str]:
-    """The attributes of the module that are read for something else than a call in a pattern."""
-    calls = [value.node for pattern in patterns for value in pattern.values]
-    called = {id(call.func) for call in calls if isinstance(call, ast.Call)}
-    attributes = [node for node in ast.walk(definition.node) if isinstance(node, ast.Attribute)]
-    return {node.attr for node in attributes if id(node) not in called}
-
-
-def _called(function: ast.expr, receiver: str) -> str:
-    if isinstance(function, ast.Attribute):
-        is_own = isinstance(function.value, ast.Name) and function.value.id == receiver
-        return "" if is_own else function.attr
-    if isinstance(function, ast.Subscript):
-        return _called(function.value, receiver)
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def _looked_up(call: ast.Call) -> str:
-    """The name that ``getattr`` is given."""
-    is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr"
-    name = call.args[1] if is_getattr and len(call.args) > 1 else None
-    return str(name.value) if isinstance(name, ast.Constant) else ""

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from gelu_kernels.replace import activations
+from gelu_kernels.replace import activations, occurrences
 from gelu_kernels.replace.derived import arguments_of, original
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.encoder import leave_fast_path
@@ -114,8 +114,8 @@ def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> R
         replace_alone(result, "", model, model, options)
     for prefix, owner in modules.items():
         is_gate = is_ours(owner) or activations.gate_of(owner)
-        if not is_gate and not activations.is_compiled(owner):
-            for attribute, value in activations.held_by(owner).items():
+        if not is_gate and not occurrences.is_compiled(owner):
+            for attribute, value in occurrences.held_by(owner).items():
                 name = f"{prefix}.{attribute}" if prefix else attribute
                 replace_alone(result, name, value, owner, options)
             if not isinstance(owner, torch.jit.ScriptModule):
@@ -133,7 +133,7 @@ def replace_alone(
     gate = activations.gate_of(value)
     if gate and activations.name_of(gate) not in options.names:
         return
-    if why := activations.why_not(value, options.names):
+    if why := occurrences.why_not(value, options.names):
         result.left_alone[name] = why
         return
     is_module = isinstance(value, torch.nn.Module)
@@ -148,7 +148,7 @@ def fuse(
     """The patterns in the methods of a module."""
     before = next((a for a in arguments_of(type(owner)) if isinstance(a, Options)), Options())
     options, base = options | before, original(type(owner))
-    held = activations.held_by(owner)
+    held = occurrences.held_by(owner)
     gates = {name for name, value in held.items() if activations.gate_of(value)}
     methods: dict[str, Method] = {}
     if "parametrizations" in owner._modules:  # it changes the class too

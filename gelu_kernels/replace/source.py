@@ -8,8 +8,6 @@ import warnings
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 
-from gelu_kernels.replace.activations import cell_contents
-
 FUSED = "_gelu_kernels_fused"  # an argument of the functions made here, with a default
 
 
@@ -182,3 +180,10 @@ def _replaced(node: object, table: dict[int, ast.AST]) -> object:
         node = ast.copy_location(table[id(node)], node)
     fields = {name: _replaced(value, table) for name, value in ast.iter_fields(node)}
     return ast.copy_location(type(node)(**fields), node)
+
+
+def cell_contents(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None

@@ -1,0 +1,128 @@
+"""Where gates occur that are no activation of a module: in containers and objects, and in what
+functions call. And why what goes by a gate's name is left alone."""
+
+import inspect
+from collections import deque
+from dataclasses import is_dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType, SimpleNamespace
+
+import torch
+
+from gelu_kernels.replace.activations import gate_of, intercepted, name_of_class
+from gelu_kernels.replace.describe import describe, function_of, is_ours
+from gelu_kernels.replace.source import cell_contents
+
+_STATE = {*vars(torch.nn.Module())}
+
+
+def held_by(owner: torch.nn.Module) -> dict[str, object]:
+    """Its children, and the attributes that are its own."""
+    own = {name: value for name, value in vars(owner).items() if name not in _STATE}
+    return {**owner._modules, **own}
+
+
+def why_not(value: object, names: tuple[str, ...]) -> str:
+    """Why an activation, or what goes by the name of one, is left alone; empty for all else."""
+    if gate_of(value):
+        return intercepted(value)
+    if is_compiled(value) and gate_of(value._orig_mod):
+        return "it is compiled"
+    if holds_gate(value):
+        return f"it is kept in a {type(value).__name__}"
+    if isinstance(value, torch.jit.ScriptModule):
+        name = value.original_name
+    elif isinstance(value, torch.nn.Module):
+        name = "" if value._modules else type(value).__name__
+    else:
+        name = "" if isinstance(value, type) else name_of_function(function_of(value))
+    if is_ours(value) or not (is_one_of(names, name) or called_by(value, names)):
+        return ""
+    return f"{describe(value)} is not known to be one of the gates"
+
+
+def is_compiled(value: object) -> bool:
+    return name_of_class(value) == "torch._dynamo.eval_frame.OptimizedModule"
+
+
+def name_of_function(value: object) -> str:
+    name = inspect.getattr_static(value, "__name__", "") if callable(value) else ""
+    name = name.__get__(value) if inspect.isgetsetdescriptor(name) else name
+    return name if isinstance(name, str) else ""
+
+
+def is_one_of(names: tuple[str, ...], name: str) -> bool:
+    """ACT2FN, by which transformers names activations, may be any."""
+    known = (*names, "act2fn", *(["swish"] if "silu" in names else []))
+    return any(n in name.lower() for n in known) and not name.lower().startswith("hard")
+
+
+def holds_gate(value: object, depth: int = 3) -> bool:
+    """Whether it is a gate, or a container, a bound method, a class or a simple object that has
+    one."""
+    if depth == 0 or isinstance(value, torch.nn.Module | str):
+        return isinstance(value, torch.nn.Module) and gate_of(value) is not None
+    if isinstance(value, dict):
+        parts = [*value.values()]
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        parts = [*value]
+    elif isinstance(value, MethodType | partial):
+        parts = [value.__self__ if isinstance(value, MethodType) else value.func]
+    elif is_simple(value):
+        parts = [*getattr(value, "__dict__", {}).values()]
+    else:
+        parts = []
+    return gate_of(value) is not None or any(holds_gate(part, depth - 1) for part in parts)
+
+
+def is_simple(value: object) -> bool:
+    is_class = isinstance(value, type) and not issubclass(value, torch.nn.Module)
+    return is_class or isinstance(value, SimpleNamespace) or is_dataclass(value)
+
+
+def called_by(value: object, names: tuple[str, ...]) -> str:
+    """The first gate, or function of such a name, that a function calls, or one in its closure, or
+    one of its module that it calls."""
+    functions = functions_of(value)
+    for each in functions:
+        found = {name: each.__globals__.get(name) for name in sorted(names_in(each.__code__))}
+        given = given_to(each)
+        for name, value in [*found.items(), *given.items()]:
+            if (name in found and is_one_of(names, name)) or holds_gate(value):
+                return name
+        own = [v for v in found.values() if getattr(v, "__module__", "") == each.__module__]
+        inner = [f for v in (*own, *given.values()) for f in functions_of(v)]
+        functions += [f for f in inner if f not in functions]
+    return ""
+
+
+def functions_of(value: object) -> list[FunctionType]:
+    """A function itself, those of a class, and the one of an object that can be called."""
+    if isinstance(value, torch.nn.Module):
+        return []
+    parts = [value, inspect.getattr_static(type(value), "__call__", None)]
+    if isinstance(value, type) and not issubclass(value, torch.nn.Module):
+        parts = [*vars(value).values()]
+    parts = [p.__func__ if isinstance(p, staticmethod | classmethod) else p for p in parts]
+    return [part for part in parts if isinstance(part, FunctionType)]
+
+
+def given_to(function: FunctionType) -> dict[str, object]:
+    """What its closure holds, and its defaults."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    arguments = code.co_varnames[: code.co_argcount]
+    closure = zip(code.co_freevars, map(cell_contents, function.__closure__ or ()), strict=True)
+    given = dict(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True))
+    return {**given, **(function.__kwdefaults__ or {}), **dict(closure)}
+
+
+def names_in(code: CodeType) -> set[str]:
+    """Globals and attributes, also of functions within, and what ``getattr`` may be given."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    looked_up = texts_in(code) if "getattr" in code.co_names else []
+    return {*code.co_names, *looked_up}.union(*map(names_in, inner))
+
+
+def texts_in(code: CodeType) -> list[str]:
+    """That may be names."""
+    return [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]
