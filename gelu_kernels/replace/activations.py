@@ -6,12 +6,12 @@ from torch.compiler import is_dynamo_compiling
 
 from gelu_kernels import functional, nn
 from gelu_kernels.operators import APPROXIMATE
-from gelu_kernels.plain import is_as_written
+from gelu_kernels.plain import as_written
 from gelu_kernels.replace.derived import original
 from gelu_kernels.replace.describe import function_of
 
 torch_gelu = torch._C._nn.gelu
-torch_silu = F.silu if is_as_written(F.silu, F.__name__) else None
+torch_silu = as_written(F.silu, F.__name__)
 
 GATES = {approximate: gate for gate, approximate in APPROXIMATE.items() if approximate}
 
@@ -93,5 +93,5 @@ def is_patched(value: object) -> bool:
         if base is not cls:
             is_other = getattr(cls.forward, "__wrapped__", None) is not base.forward
         elif not is_dynamo_compiling():
-            is_other = not is_as_written(cls.forward, cls.__module__)
+            is_other = as_written(cls.forward, cls.__module__) is None
     return is_other or F.gelu is not torch_gelu or F.silu is not torch_silu

@@ -1,5 +1,6 @@
 """The methods of a class in which activations occur, and the patterns in them."""
 
+import ast
 import dis
 import functools
 import inspect
@@ -17,8 +18,9 @@ from gelu_kernels.replace.occurrences import called_by, holds_gate, names_in, te
 from gelu_kernels.replace.options import Found, Options
 from gelu_kernels.replace.patterns import GATE_LIKE, Pattern, Search
 from gelu_kernels.replace.source import Definition, Sources
-from gelu_kernels.replace.uncovered import uncalled, uncovered, writes_a_gate
+from gelu_kernels.replace.uncovered import attributes_but, calls_of_gates, products_like_gates
 
+_SETTING = {dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"]}
 # With these an attribute is set by its name.
 _SETTERS = {"setattr", "add_module", "register_module", "register_parameter", "register_buffer"}
 
@@ -30,11 +32,21 @@ class Method:
     patterns: list[Pattern]
 
 
+@dataclass
+class Reading:
+    """Of a method: its calls of gates with their names, and products that may be gates."""
+
+    definition: Definition
+    flow: DataFlow
+    calls: list[tuple[ast.expr, str]]
+    products: list[ast.AST]
+
+
 class Members:
     """Of a class.
 
     Attributes:
-        functions: what has a function in it, by name, with the function.
+        functions: what has a function in it, by name, with the function and the names in that.
         set_by_methods: attributes that methods set, perhaps during a call.
         gates: the gates of activations that the class holds.
         are_readable: whether ``self.name`` in a method is what the module holds by that name.
@@ -42,15 +54,20 @@ class Members:
 
     def __init__(self, cls: type[Module]) -> None:
         members = members_of(cls)
-        self.functions = {name: (member, function_in(member)) for name, member in members.items()}
-        instructions = [[*dis.get_instructions(inner)] for _, inner in self.functions.values()]
-        self.set_by_methods = {
-            i.argval
-            for method in instructions
-            for i in method
-            if i.opname in ("STORE_ATTR", "DELETE_ATTR")
+        inner = {name: function_in(member) for name, member in members.items()}
+        self.functions = {
+            name: (member, inner[name], names_in(inner[name].__code__))
+            for name, member in members.items()
         }
-        codes = [inner.__code__ for _, inner in self.functions.values()]
+        codes = [function.__code__ for function in inner.values()]
+        instructions = [
+            [*dis.get_instructions(code)]
+            for code in codes
+            if "super" in code.co_names or not _SETTING.isdisjoint(code.co_code[::2])
+        ]
+        self.set_by_methods = {
+            i.argval for method in instructions for i in method if i.opcode in _SETTING
+        }
         setting = [code for code in codes if _SETTERS & {*code.co_names}]
         self.set_by_methods |= {text for code in setting for text in texts_in(code)}
         self.gates = gates_of_class(cls)
@@ -68,7 +85,7 @@ class Reader:
     def __init__(self) -> None:
         self._members: dict[type[Module], Members] = {}
         self._sources = Sources()
-        self._read: dict[FunctionType, tuple[Definition, DataFlow] | None] = {}
+        self._read: dict[tuple[FunctionType, tuple[str, ...]], Reading | None] = {}
         self._called: dict[tuple[FunctionType, tuple[str, ...]], str] = {}
 
     def search(
@@ -77,8 +94,10 @@ class Reader:
         is_kind: Callable[[str, str], bool],
         gates: Collection[str],
         options: Options,
+        sigmoids: Collection[str] = (),
     ) -> tuple[dict[str, Method], Found]:
-        """The methods with patterns, of a class whose attributes ``gates`` are activations."""
+        """The methods with patterns, of a class whose attributes ``gates`` are activations, and
+        ``sigmoids`` are modules by which one may be computed."""
         methods, result = {}, Found()
         if cls not in self._members:
             self._members[cls] = Members(cls)
@@ -93,24 +112,23 @@ class Reader:
             if is_kind(gate, "function")
             and ("gelu" if is_kind(gate, "gelu") else "silu") in options.names
         }
-        for name, (member, inner) in members.functions.items():
-            used = names_in(inner.__code__)
+        for name, (member, inner, used) in members.functions.items():
             held = used & {*gates}
             called = self._called_by(inner, options.names)
-            is_sigmoid = any(is_kind(attribute, "sigmoid") for attribute in used)
-            if not held and not called and not is_sigmoid and not used & {*GATE_LIKE}:
+            if not held and not called and used.isdisjoint({*GATE_LIKE, *sigmoids}):
                 continue
             is_own = "." not in name and members.are_readable
-            if read := self._definition(member) if is_own else None:
-                definition, flow = read
-                search = Search(flow, is_known, options)
+            if read := self._reading(member, options.names) if is_own else None:
+                search = Search(read.flow, is_known, options)
+                covered = {value.node for pattern in search.found for value in pattern.values}
                 if search.found:
-                    methods[name] = Method(member, definition, search.found)
+                    methods[name] = Method(member, read.definition, search.found)
                     result.operators[name] = tuple(map(str, search.found))
                 result.not_fused |= search.not_fused
                 result.not_recomputed |= search.not_recomputed
-                called, why = uncovered(definition, flow, search.found, options.names), ""
-                others = uncalled(definition, search.found) & functions
+                calls = [called for node, called in read.calls if node not in covered]
+                called, why = calls[0] if calls else "", ""
+                others = attributes_but(read.definition, covered) & functions
                 reason = f"{name} does not only call it with a tensor"
                 result.left_alone |= dict.fromkeys(others, reason)
             else:
@@ -122,7 +140,7 @@ class Reader:
                 why = f", and {why}"
             if called and called not in gates:
                 result.left_alone[name] = f"it calls {called} itself{why}"
-            elif read and (search.computes_a_gate or writes_a_gate(definition, flow, search.found)):
+            elif read and (search.computes_a_gate or not covered.issuperset(read.products)):
                 result.left_alone[name] = "it computes a gate that is not known"
         for name, gate in members.gates.items():
             if not gate or name_of(gate) in options.names:
@@ -143,13 +161,19 @@ class Reader:
             self._called[function, names] = called_by(function, names)
         return self._called[function, names]
 
-    def _definition(self, member: object) -> tuple[Definition, DataFlow] | None:
+    def _reading(self, member: object, names: tuple[str, ...]) -> Reading | None:
         if not isinstance(member, FunctionType):
             return None
-        if member not in self._read:
+        if (member, names) not in self._read:
             found = self._sources.definition(member)
-            self._read[member] = found and (found, DataFlow(found.function, found.node))
-        return self._read[member]
+            self._read[member, names] = _reading(found, names) if found else None
+        return self._read[member, names]
+
+
+def _reading(definition: Definition, names: tuple[str, ...]) -> Reading:
+    flow = DataFlow(definition.function, definition.node)
+    calls, products = calls_of_gates(definition, flow, names), products_like_gates(definition, flow)
+    return Reading(definition, flow, list(calls), list(products))
 
 
 def members_of(cls: type[Module]) -> dict[str, object]:

@@ -159,7 +159,8 @@ def fuse(
         why = "of a Sequential, only forward is fused"
         found.left_alone |= dict.fromkeys(other.operators, why) | other.left_alone
     else:
-        methods, found = reader.search(base, partial(is_kind, owner), gates, options)
+        sigmoids = {name for name, value in held.items() if type(value) is torch.nn.Sigmoid}
+        methods, found = reader.search(base, partial(is_kind, owner), gates, options, sigmoids)
     try:
         cls = class_with(base, methods, options)
         if is_sequential(base) and found.operators:

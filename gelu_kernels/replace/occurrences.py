@@ -60,24 +60,25 @@ def is_one_of(names: tuple[str, ...], name: str) -> bool:
 def holds_gate(value: object, depth: int = 3) -> bool:
     """Whether it is a gate, or a container, a bound method, a class or a simple object that has
     one."""
+    if gate_of(value):
+        return True
     if depth == 0 or isinstance(value, torch.nn.Module | str):
-        return isinstance(value, torch.nn.Module) and gate_of(value) is not None
+        return False
     if isinstance(value, dict):
         parts = [*value.values()]
     elif isinstance(value, list | tuple | set | frozenset | deque):
         parts = [*value]
     elif isinstance(value, MethodType | partial):
         parts = [value.__self__ if isinstance(value, MethodType) else value.func]
-    elif is_simple(value):
+    elif is_plain_class(value) or isinstance(value, SimpleNamespace) or is_dataclass(value):
         parts = [*getattr(value, "__dict__", {}).values()]
     else:
         parts = []
-    return gate_of(value) is not None or any(holds_gate(part, depth - 1) for part in parts)
+    return any(holds_gate(part, depth - 1) for part in parts)
 
 
-def is_simple(value: object) -> bool:
-    is_class = isinstance(value, type) and not issubclass(value, torch.nn.Module)
-    return is_class or isinstance(value, SimpleNamespace) or is_dataclass(value)
+def is_plain_class(value: object) -> bool:
+    return isinstance(value, type) and not issubclass(value, torch.nn.Module)
 
 
 def called_by(value: object, names: tuple[str, ...]) -> str:
@@ -101,7 +102,7 @@ def functions_of(value: object) -> list[FunctionType]:
     if isinstance(value, torch.nn.Module):
         return []
     parts = [value, inspect.getattr_static(type(value), "__call__", None)]
-    if isinstance(value, type) and not issubclass(value, torch.nn.Module):
+    if is_plain_class(value):
         parts = [*vars(value).values()]
     parts = [p.__func__ if isinstance(p, staticmethod | classmethod) else p for p in parts]
     return [part for part in parts if isinstance(part, FunctionType)]

@@ -3,17 +3,16 @@
 from torch import Tensor
 from torch.nn import Module, Sequential
 
-from gelu_kernels.plain import is_as_written
+from gelu_kernels.plain import as_written
 from gelu_kernels.replace import fused
 from gelu_kernels.replace.kinds import is_kind
 from gelu_kernels.replace.options import Found, Options
 
-_FORWARD = Sequential.forward
+_FORWARD = as_written(Sequential.forward, Sequential.__module__)
 
 
 def is_sequential(cls: type[Module]) -> bool:
-    is_own = is_as_written(_FORWARD, Sequential.__module__)
-    return is_own and cls.forward is _FORWARD and cls.__iter__ is Sequential.__iter__
+    return cls.forward is _FORWARD and cls.__iter__ is Sequential.__iter__
 
 
 def run(self: Sequential, input: Tensor, options: Options) -> Tensor:

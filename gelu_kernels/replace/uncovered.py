@@ -1,31 +1,29 @@
-"""What of a method no pattern covers: calls of gates, reads of functions, and arithmetic."""
+"""Where a method computes gates, or reads functions, whether a pattern covers it or not."""
 
 import ast
 from collections import ChainMap
+from collections.abc import Iterator
 
 from gelu_kernels.replace.dataflow import DataFlow
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.occurrences import called_by, given_to, holds_gate, is_one_of
-from gelu_kernels.replace.patterns import Pattern
 from gelu_kernels.replace.source import Definition
 
 
-def uncovered(
-    definition: Definition, flow: DataFlow, patterns: list[Pattern], names: tuple[str, ...]
-) -> str:
-    """A function of such a name, or one that calls it, which is called outside of the patterns."""
-    covered = {id(value.node) for pattern in patterns for value in pattern.values}
-    covered |= {id(v.node) for v in flow.values if v.operation == "function" and is_ours(v.target)}
+def calls_of_gates(
+    definition: Definition, flow: DataFlow, names: tuple[str, ...]
+) -> Iterator[tuple[ast.expr, str]]:
+    """Calls of functions of such a name, or that call one, with the name; none of ours."""
+    ours = {v.node for v in flow.values if v.operation == "function" and is_ours(v.target)}
     known = ChainMap(given_to(definition.function), definition.function.__globals__)
     aliases = _aliases(definition.node)
     for node in ast.walk(definition.node):
-        if isinstance(node, ast.Call) and id(node) not in covered:
+        if isinstance(node, ast.Call) and node not in ours:
             name = _looked_up(node) or _called(node.func, flow.receiver)
             name = aliases.get(name, name)
             values = known.get(name), known.get(_root(node.func))
             if is_one_of(names, name) or any(called_by(v, names) or holds_gate(v) for v in values):
-                return name
-    return ""
+                yield node, name
 
 
 def _aliases(definition: ast.FunctionDef) -> dict[str, str]:
@@ -48,14 +46,12 @@ def _root(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def writes_a_gate(definition: Definition, flow: DataFlow, patterns: list[Pattern]) -> bool:
-    """Whether ``x * sigmoid(x)`` stands in a part that the data flow does not follow."""
-    covered = {id(value.node) for pattern in patterns for value in pattern.values}
+def products_like_gates(definition: Definition, flow: DataFlow) -> Iterator[ast.AST]:
+    """``x * sigmoid(x)``, also in parts that the data flow does not follow."""
     for node in ast.walk(definition.node):
-        a, b = _factors(node) if id(node) not in covered else (None, None)
+        a, b = _factors(node)
         if a and b and _are_alike(a, b, flow.receiver):
-            return True
-    return False
+            yield node
 
 
 def _factors(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
@@ -77,12 +73,11 @@ def _are_alike(a: ast.expr, b: ast.expr, receiver: str) -> bool:
     return is_alike and not names[0].isdisjoint(names[1])
 
 
-def uncalled(definition: Definition, patterns: list[Pattern]) -> set[str]:
-    """The attributes of the module that are read for something else than a call in a pattern."""
-    calls = [value.node for pattern in patterns for value in pattern.values]
-    called = {id(call.func) for call in calls if isinstance(call, ast.Call)}
-    attributes = [node for node in ast.walk(definition.node) if isinstance(node, ast.Attribute)]
-    return {node.attr for node in attributes if id(node) not in called}
+def attributes_but(definition: Definition, calls: set[ast.expr]) -> set[str]:
+    """The names of attributes that are read for something else than these calls of them."""
+    called = {call.func for call in calls if isinstance(call, ast.Call)}
+    nodes = ast.walk(definition.node)
+    return {n.attr for n in nodes if isinstance(n, ast.Attribute) and n not in called}
 
 
 def _called(function: ast.expr, receiver: str) -> str:
