@@ -37,3 +37,11 @@ def ready_to_redistribute(argument: object) -> object:
     detach_, for which their DTensor has no rule. The detach of torch 2.15 redistributes itself."""
     is_old = release(torch.__version__) in ("2.11", "2.12")
     return argument.detach() if is_old and isinstance(argument, Tensor) else argument
+
+
+def memory_budget(node: torch.fx.Node) -> float:
+    """Of activations, for the partitioner of torch.compile. Up to torch 2.12 there is one for all
+    nodes."""
+    of_region = getattr(torch.fx.traceback, "_get_memory_budget_annotation", lambda node: None)
+    budget = of_region(node)
+    return torch._functorch.config.activation_memory_budget if budget is None else budget

@@ -11,10 +11,14 @@ TORCH_LIBRARY(gelu_kernels, m) {
   PublicOperators::define(m);
   CoreOperators::define(m);
   ComposedOperators::define(m);
+  Registry<RandomSeed>::define(m);
 }
 
 TORCH_LIBRARY_IMPL(gelu_kernels, CompositeImplicitAutograd, m) { PublicOperators::compose(m); }
-TORCH_LIBRARY_IMPL(gelu_kernels, CompositeExplicitAutograd, m) { ComposedOperators::compose(m); }
+TORCH_LIBRARY_IMPL(gelu_kernels, CompositeExplicitAutograd, m) {
+  ComposedOperators::compose(m);
+  m.impl(RandomSeed::name(), RandomSeed::compute);
+}
 
 // Without it vmap would call a public operator for each element of a batch, with no regard to
 // `randomness`.
@@ -27,6 +31,7 @@ TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) {
 TORCH_LIBRARY_IMPL(gelu_kernels, Autograd, m) {
   CoreOperators::differentiate(m);
   ComposedOperators::differentiate(m);
+  m.impl(RandomSeed::name(), torch::CppFunction::makeFallthrough());
 }
 TORCH_LIBRARY_IMPL(gelu_kernels, CPU, m) { CoreOperators::compute<Cpu>(m); }
 TORCH_LIBRARY_IMPL(gelu_kernels, Meta, m) { CoreOperators::compute<Meta>(m); }

@@ -1,7 +1,7 @@
 #include "csrc/ops/random.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/randint.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cmath>
 #include <limits>
@@ -58,16 +58,11 @@ at::Tensor draw_seed(const char* op, const at::Tensor& x,
                       "gelu_kernels::", op, ": generator must be on the device of x, ", x.device(),
                       ", got ", device);
   }
-  constexpr int64_t end = std::numeric_limits<int64_t>::max();
-  const auto options = at::TensorOptions(x.device()).dtype(at::kLong);
-  // Both draw the same number. torch.compile gives randint() a generator of its own; vmap cannot
-  // make a number for each example of random_().
-  constexpr c10::DispatchKeySet functorch(
-      {c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchVmapMode});
-  if (c10::impl::tls_local_dispatch_key_set().included_.has_any(functorch)) {
-    return at::randint(end, {}, generator, options);
-  }
-  return at::empty({}, options).random_(end, generator);
+  return random_seed(at::empty({}, at::TensorOptions(x.device()).dtype(at::kLong)), generator);
+}
+
+Tensor RandomSeed::compute(const Tensor& empty, const std::optional<at::Generator>& generator) {
+  return at::empty_like(empty).random_(std::numeric_limits<int64_t>::max(), generator);
 }
 
 }  // namespace gelu_kernels

@@ -5,6 +5,7 @@
 #include <ATen/core/Generator.h>
 
 #include "csrc/ops/check.h"
+#include "csrc/ops/operator.h"
 #include "csrc/random/dropout.h"
 
 namespace gelu_kernels {
@@ -24,7 +25,20 @@ double factor_of(double p);
 // Nothing if every element is dropped.
 std::optional<Dropout> dropout_of(double p);
 
-// An int64 scalar on the device of x.
+// A random int64, at least 0, in place of an int64 scalar that was never written: aten::empty,
+// which compilers do not merge with another, keeps two calls apart. gelu_kernels/random_seed.py has
+// its rules for compilers, checkpoints and vmap.
+struct RandomSeed
+    : Operator<RandomSeed, Tensor(const Tensor&, const std::optional<at::Generator>&)> {
+  static constexpr const char* schema =
+      "random_seed(Tensor empty, *, Generator? generator=None) -> Tensor seed";
+  static constexpr bool is_random = true;
+  static Signature compute;
+};
+
+inline constexpr RandomSeed random_seed;
+
+// A random_seed on the device of x.
 at::Tensor draw_seed(const char* op, const at::Tensor& x,
                      const std::optional<at::Generator>& generator);
 

@@ -1,0 +1,85 @@
+"""The rules of random_seed, the operator that draws the seed of a mask.
+
+In a step of training a seed is drawn once, and its 8 bytes are kept for backward, wherever the
+rest of a forward pass is computed again: another seed would give the gradient another mask than
+the result. Plain checkpointing restores the generator's state first. The partitioner of
+torch.compile does not, under a budget of memory, nor does selective checkpointing for what draws
+after an operator that is not run again.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey, DispatchKeySet
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    _CachedTorchDispatchMode,
+    _CachingTorchDispatchMode,
+)
+
+from gelu_kernels import compatibility
+
+random_seed = torch.ops.gelu_kernels.random_seed.default
+_library = torch.library.Library("gelu_kernels", "IMPL")
+
+
+def register() -> None:
+    _library.impl("random_seed", _batch, "FuncTorchVmapMode")
+    rules = {
+        ProxyTorchDispatchMode: _trace,
+        _CachingTorchDispatchMode: _save,
+        _CachedTorchDispatchMode: _load,
+    }
+    for mode, rule in rules.items():
+        torch.library.register_torch_dispatch(random_seed, mode, rule)
+
+
+def _trace(
+    mode: ProxyTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
+) -> Tensor:
+    seed = mode.__torch_dispatch__(op, types, args, kwargs)
+    node = next(reversed(mode.tracer.graph.nodes))
+    # With a budget of 0 the partitioner saves nothing. What it must compute again, it computes
+    # again from the state of the generator.
+    saves = compatibility.memory_budget(node) > 0
+    policy = CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.MUST_RECOMPUTE
+    node.meta["recompute"] = policy
+    return seed
+
+
+def _save(
+    mode: _CachingTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
+) -> Tensor:
+    """Whatever the policy says."""
+    policy = mode.policy_fn
+    mode.policy_fn = lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE
+    try:
+        return mode.__torch_dispatch__(op, types, args, kwargs)
+    finally:
+        mode.policy_fn = policy
+
+
+def _load(
+    mode: _CachedTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
+) -> Tensor:
+    op(*args, **kwargs)  # moves the generator on, for the operators that draw after this one
+    return mode.__torch_dispatch__(op, types, args, kwargs)
+
+
+def _batch(empty: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """As vmap's rule for torch's random operators, which is not for those of others."""
+    vmap = retrieve_current_functorch_interpreter()
+    if vmap.randomness() == "error":
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the "
+            "'same' or 'different' randomness flags on vmap or perform the randomness operation "
+            "out of vmap"
+        )
+    with torch._C._ExcludeDispatchKeyGuard(DispatchKeySet(DispatchKey.FuncTorchVmapMode)):
+        if vmap.randomness() == "same":
+            return random_seed(empty, generator=generator)
+        seeds = random_seed(empty.new_empty(vmap.batch_size()), generator=generator)
+        return torch._C._functorch._add_batch_dim(seeds, 0, vmap.level())
