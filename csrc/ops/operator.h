@@ -64,6 +64,8 @@ struct Operator<Derived, Result(Arguments...)> : Schema<Derived> {
     return op.call(arguments...);
   }
 
+  static Result call(Arguments... arguments) { return Derived()(arguments...); }
+
   // Recorded by nobody: for the kernel of Autograd.
   static Result below_autograd(Arguments... arguments) {
     at::AutoDispatchBelowADInplaceOrView guard;

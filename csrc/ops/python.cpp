@@ -20,21 +20,68 @@ std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates(
   return result;
 }
 
-// With the names of the schema's arguments, all of which are to be given.
-template <class Operator, class Result, class... Arguments>
-void bind(py::module_& m, Result (*compose)(Arguments...)) {
-  const auto schema = torch::jit::parseSchema(Operator::schema);
-  [&]<size_t... k>(std::index_sequence<k...>) {
-    m.def(Operator::name(), compose, py::arg(schema.arguments()[k].name().c_str())...,
-          py::call_guard<py::gil_scoped_release>());
-  }(std::index_sequence_for<Arguments...>());
+// A Python object as a function's argument, or the TypeError that PyTorch's functions raise, where
+// pybind11 would show the signature in C++.
+template <class Type>
+Type converted(const char* function, const c10::Argument& argument, py::handle given) {
+  py::detail::make_caster<Type> caster;
+  if (!caster.load(given, /*convert=*/true)) {
+    const auto type = argument.real_type();
+    const auto optional = type->cast<c10::OptionalType>();
+    throw py::type_error(
+        c10::str(function, "(): argument '", argument.name(), "' must be ",
+                 optional ? optional->getElementType()->annotation_str() : type->annotation_str(),
+                 optional ? " or None, not " : ", not ", Py_TYPE(given.ptr())->tp_name));
+  }
+  return py::detail::cast_op<Type>(std::move(caster));
 }
+
+// An operator as a function of Python objects, by the names of its schema's arguments, all of which
+// are to be given.
+template <class Operator, auto function>
+class Binding;
+
+template <class Operator, class Result, class... Arguments, Result (*function)(Arguments...)>
+class Binding<Operator, function> {
+ public:
+  static void define(py::module_& m) { define(m, std::index_sequence_for<Arguments...>()); }
+
+ private:
+  template <class Argument>
+  using Given = py::handle;
+
+  static const c10::Argument& argument(size_t k) {
+    static const auto schema = torch::jit::parseSchema(Operator::schema);
+    return schema.arguments()[k];
+  }
+
+  static Result call(Given<Arguments>... given) {
+    size_t k = 0;
+    // Braces evaluate in order.
+    std::tuple<std::decay_t<Arguments>...> arguments{
+        converted<std::decay_t<Arguments>>(Operator::name(), argument(k++), given)...};
+    py::gil_scoped_release release;
+    return std::apply(function, std::move(arguments));
+  }
+
+  template <size_t... k>
+  static void define(py::module_& m, std::index_sequence<k...>) {
+    m.def(Operator::name(), call, py::arg(argument(k).name().c_str())...);
+  }
+};
 
 }  // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   gelu_kernels::PublicOperators::for_each(
-      [&]<class Operator>(Operator) { bind<Operator>(m, Operator::compose); });
+      [&]<class Operator>(Operator) { Binding<Operator, Operator::compose>::define(m); });
+  // The core operators that are functions for users too.
+  gelu_kernels::Registry<
+      gelu_kernels::QuantizedGateBackward, gelu_kernels::QuantizedGateBackwardBias,
+      gelu_kernels::QuantizedGluBackward,
+      gelu_kernels::QuantizedGluHalvesBackward>::for_each([&]<class Operator>(Operator) {
+    Binding<Operator, Operator::call>::define(m);
+  });
   m.def("gates", &gates);
   m.def("soi_thresholds", &gelu_kernels::soi_thresholds, py::arg("x"), py::arg("gate"));
   m.def("build_info", [] { return py::dict(py::cast(gelu_kernels::build_info())); });

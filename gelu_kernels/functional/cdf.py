@@ -6,20 +6,24 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_unary, has_torch_function_variadic
 
 from gelu_kernels import _C
+from gelu_kernels.functional.arguments import number
 
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
 def parameter(op: str, name: str, value: Tensor | float, input: Tensor) -> Tensor:
     """A location or a scale of ``input``, as a tensor."""
-    if isinstance(value, Tensor):
+    if isinstance(value, (Tensor, torch.fx.Proxy)):
         return value
     if not isinstance(value, _NUMBERS):
-        raise TypeError(f"gelu_kernels::{op}: {name} must be a number or a tensor, got {value!r}")
+        value = number(op, name, value)
     if name == "scale" and not value >= 0:
         raise ValueError(f"gelu_kernels::{op}: scale must be at least 0, got {value}")
-    if has_torch_function_unary(input) and not input.is_nested:
+    is_traced = isinstance(input, torch.fx.Proxy)
+    if is_traced or (has_torch_function_unary(input) and not input.is_nested):
         return input.new_full((), value)  # of the same subclass
+    if not isinstance(input, Tensor):
+        return value  # the operator refuses the input
     return torch.full((), value, dtype=input.dtype, device=input.device)
 
 
@@ -31,9 +35,9 @@ def cdf_gate(
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
-        loc: a number, a 0-d tensor, or a vector as long as the last dimension of ``input``; a
-            tensor has the dtype and the device of ``input``. Under autocast it is cast to that
-            dtype, and a number is always rounded to it.
+        loc: a number, which may be NumPy's or a ``Fraction``, a 0-d tensor, or a vector as long as
+            the last dimension of ``input``; a tensor has the dtype and the device of ``input``.
+            Under autocast it is cast to that dtype, and a number is always rounded to it.
         scale: the same, at least 0. With 0, F is a step, which is 1/2 at x = loc, and the gradients
             of ``loc`` and ``scale`` are 0.
         gate: the distribution function F, by the name of its gate, as for

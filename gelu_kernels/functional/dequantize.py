@@ -3,18 +3,22 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from math import prod
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from gelu_kernels.functional.arguments import check_type
 from gelu_kernels.functional.quantized import Quantized, name_of
 
 
 class _Dequantize(torch.autograd.Function):
     @staticmethod
-    def forward(data: Tensor, scale: Tensor, block: int, dtype: torch.dtype) -> Tensor:
-        numbers = data.float().unflatten(-1, (-1, block)) * scale.float().unsqueeze(-1)
+    def forward(data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+        blocks = scale.shape[-1]
+        block = data.shape[-1] // torch.sym_max(blocks, 1)
+        numbers = data.float().unflatten(-1, (blocks, block)) * scale.float().unsqueeze(-1)
         numbers = numbers.flatten(-2)
         # No `to` that does nothing: torch 2.11 compiles the gradient of its result to zero.
         return numbers if dtype == numbers.dtype else numbers.to(dtype)
@@ -25,14 +29,22 @@ class _Dequantize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return grad, None, None, None
+        # In float32: autograd adds the gradients of several results in the dtype of the first.
+        return grad if grad.dtype == torch.float32 else grad.float(), None, None
 
 
-def _plain(scale: Tensor, rows: int, columns: int) -> Tensor:
-    """Scales that were swizzled, as a matrix."""
-    tiles = -(-rows // 128), -(-columns // 4)
-    whole = scale.view(*tiles, 32, 4, 4).permute(0, 3, 2, 1, 4).reshape(128 * tiles[0], -1)
-    return whole[:rows, :columns]
+def _unswizzled(scale: Tensor, data: Tensor) -> Tensor:
+    """The swizzled scales of data, as they lie without a swizzle.
+
+    They are taken by index: a slice of the padded matrix would compare its size with the number of
+    rows, which torch.export may not know.
+    """
+    *leading, columns = data.shape
+    row = torch.arange(prod(leading), device=scale.device).view(*leading, 1)
+    column = torch.arange(columns // 32, device=scale.device)
+    # Tiles of 128 x 4 scales, one after the other, each of 32 rows of 4 x 4.
+    of_row = row // 128 * (32 * scale.shape[1]) + row % 32 * 16 + row % 128 // 32 * 4
+    return scale.flatten()[of_row + column // 4 * 512 + column % 4]
 
 
 def dequantize(
@@ -49,7 +61,7 @@ def dequantize(
     Args:
         data, scale: as :func:`quantized_gate` returns them; or for ``"TensorWise"`` the scale that
             was given.
-        dtype: of the result.
+        dtype: of the result. The gradient is cast to the dtype of what was quantised.
         swizzle: as it was asked for.
 
     Returns:
@@ -59,13 +71,15 @@ def dequantize(
     >>> dequantize(*quantized_gate(torch.full((1, 32), 100.0)))[0, :2]
     tensor([96., 96.], dtype=torch.bfloat16)
     """
+    check_type("dequantize", "data", data, Tensor)
+    check_type("dequantize", "scale", scale, Tensor)
+    check_type("dequantize", "dtype", dtype, torch.dtype)
+    check_type("dequantize", "swizzle", name_of(swizzle), str)
     if name_of(swizzle) != "NO_SWIZZLE":
-        columns = data.shape[-1]
-        rows = data.numel() // columns if columns else 0
-        scale = _plain(scale, rows, columns // 32).view(*data.shape[:-1], -1)
-    if scale.dim() == 0 or scale.shape[:-1] != data.shape[:-1]:
-        scale = scale.reshape(()).expand(*data.shape[:-1], 1)
-    return _Dequantize.apply(data, scale, data.shape[-1] // scale.shape[-1], dtype)
+        scale = _unswizzled(scale, data)
+    if scale.dim() != data.dim():  # one number
+        scale = scale.reshape([1] * data.dim())
+    return _Dequantize.apply(data, scale, dtype)
 
 
 def _identity(t: Tensor) -> tuple[object, ...] | None:

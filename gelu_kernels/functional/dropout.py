@@ -1,5 +1,7 @@
 """A gate, or a gated linear unit, and dropout of the result in the same pass."""
 
+from numbers import Real
+
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
@@ -7,11 +9,24 @@ from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
 
+P = 0.5  # as torch.nn.functional.dropout has it
+
+
+def _number_is_p(
+    function: str, operand: Tensor | float | None, p: float
+) -> tuple[Tensor | None, float]:
+    """``f(x, p)``, as ``torch.nn.functional.dropout`` takes it, for ``f(x, operand, p)``."""
+    if not isinstance(operand, (Real, torch.SymInt, torch.SymFloat)):
+        return operand, p
+    if p != P:
+        raise TypeError(f"{function}() got multiple values for argument 'p'")
+    return None, operand
+
 
 def bias_gelu_dropout(
     input: Tensor,
     bias: Tensor,
-    p: float = 0.5,
+    p: float = P,
     *,
     training: bool = True,
     approximate: str = "none",
@@ -70,8 +85,8 @@ def bias_gelu_dropout(
 
 def gate_dropout(
     input: Tensor,
-    bias: Tensor | None = None,
-    p: float = 0.5,
+    bias: Tensor | float | None = None,
+    p: float = P,
     *,
     gate: str = "normal",
     training: bool = True,
@@ -87,7 +102,7 @@ def gate_dropout(
 
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
-        bias: as for :func:`bias_gelu`.
+        bias: as for :func:`bias_gelu`. It may be left out: ``gate_dropout(input, p)``.
         p, training: as for ``torch.nn.functional.dropout``: the probability with which an element
             is dropped, and whether any is. Without training, or with a p of 0, this is
             :func:`gate`, which draws nothing; with a p of 1 the result and its gradients are zeros.
@@ -123,11 +138,12 @@ def gate_dropout(
     (2014), section 10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
 
     >>> x = torch.ones(6)
-    >>> gate_dropout(x, p=0.5, gate="logistic", generator=torch.Generator().manual_seed(0))
+    >>> gate_dropout(x, 0.5, gate="logistic", generator=torch.Generator().manual_seed(0))
     tensor([0.0000, 0.0000, 1.4621, 0.0000, 0.0000, 1.4621])
     >>> gate_dropout(x, p=0.5, gate="logistic", training=False)
     tensor([0.7311, 0.7311, 0.7311, 0.7311, 0.7311, 0.7311])
     """
+    bias, p = _number_is_p("gate_dropout", bias, p)
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_gate_dropout(
             input,
@@ -144,8 +160,8 @@ def gate_dropout(
 
 def glu_dropout(
     input: Tensor,
-    up: Tensor | None = None,
-    p: float = 0.5,
+    up: Tensor | float | None = None,
+    p: float = P,
     *,
     gate: str = "normal",
     training: bool = True,
@@ -155,7 +171,8 @@ def glu_dropout(
     :math:`m \sim \operatorname{Bernoulli}(1 - p)`; in backward, both gradients in one pass.
 
     Args:
-        input, up: as for :func:`geglu`; without ``up``, the halves of ``input``.
+        input, up: as for :func:`geglu`; without ``up``, the halves of ``input``. It may be left
+            out: ``glu_dropout(input, p)``.
         p, training, gate, generator: as for :func:`gate_dropout`.
 
     Returns:
@@ -176,9 +193,10 @@ def glu_dropout(
     >>> x, up = torch.ones(4), torch.full((4,), 2.0)
     >>> glu_dropout(x, up, 0.5, generator=torch.Generator().manual_seed(0))
     tensor([0.0000, 0.0000, 3.3654, 0.0000])
-    >>> glu_dropout(torch.cat([x, up]), p=0.5, generator=torch.Generator().manual_seed(0))
+    >>> glu_dropout(torch.cat([x, up]), 0.5, generator=torch.Generator().manual_seed(0))
     tensor([0.0000, 0.0000, 3.3654, 0.0000])
     """
+    up, p = _number_is_p("glu_dropout", up, p)
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu_dropout(
             input, up, p, gate=gate, training=training, generator=generator

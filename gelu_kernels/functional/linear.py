@@ -2,8 +2,11 @@
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 from torch.nn.functional import linear
+from torch.overrides import has_torch_function_variadic
 
+from gelu_kernels import _C
 from gelu_kernels.functional.gate import gate as gate_of
 from gelu_kernels.functional.glu import glu
 from gelu_kernels.plain import is_plain_tensor
@@ -60,7 +63,11 @@ def gate_linear(
     """
     if not (is_plain_tensor(weight) and is_plain_tensor(bias)):
         return linear(gate_of(input, gate_bias, gate=gate), weight, bias)
-    return torch.ops.gelu_kernels.gate_linear(input, weight, bias, gate_bias=gate_bias, gate=gate)
+    if is_dynamo_compiling() or has_torch_function_variadic(input, weight, bias, gate_bias):
+        return torch.ops.gelu_kernels.gate_linear(
+            input, weight, bias, gate_bias=gate_bias, gate=gate
+        )
+    return _C.gate_linear(input, weight, bias, gate_bias, gate)
 
 
 def glu_linear(
@@ -107,6 +114,8 @@ def glu_linear(
     if not (is_plain_tensor(weight) and is_plain_tensor(bias)):
         hidden = glu(input, up, gate=gate, limit=limit, up_offset=up_offset)
         return linear(hidden, weight, bias)
-    return torch.ops.gelu_kernels.glu_linear(
-        input, up, weight, bias, gate=gate, limit=limit, up_offset=up_offset
-    )
+    if is_dynamo_compiling() or has_torch_function_variadic(input, up, weight, bias):
+        return torch.ops.gelu_kernels.glu_linear(
+            input, up, weight, bias, gate=gate, limit=limit, up_offset=up_offset
+        )
+    return _C.glu_linear(input, up, weight, bias, gate, limit, up_offset)

@@ -1,12 +1,23 @@
 """Gradients of gates and gated linear units as eight-bit numbers with scales, for a backward pass
 whose products take them."""
 
+from collections.abc import Sequence
 from enum import Enum
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.overrides import has_torch_function_variadic
 
+from gelu_kernels import _C
 from gelu_kernels.functional.quantized import Results, name_of, pairs
+
+
+def _call(op: str, *tensors: Tensor | None, options: tuple[object, ...]) -> Sequence[Tensor]:
+    """An operator, by the quickest route."""
+    sees_torch = is_dynamo_compiling() or has_torch_function_variadic(*tensors)
+    operators = torch.ops.gelu_kernels if sees_torch else _C
+    return getattr(operators, op)(*tensors, *options)
 
 
 def quantized_gate_backward(
@@ -44,9 +55,9 @@ def quantized_gate_backward(
     """
     options = gate, dtype, along, mode, name_of(swizzle)
     if bias is None:
-        results = torch.ops.gelu_kernels.quantized_gate_backward(grad, input, bias, *options)
+        results = _call("quantized_gate_backward", grad, input, bias, options=options)
         return pairs(results, along)
-    *dx, dbias = torch.ops.gelu_kernels.quantized_gate_backward_bias(grad, input, bias, *options)
+    *dx, dbias = _call("quantized_gate_backward_bias", grad, input, bias, options=options)
     return pairs(dx, along), dbias
 
 
@@ -84,7 +95,7 @@ def quantized_glu_backward(
     """
     options = gate, dtype, along, mode, name_of(swizzle)
     if up is None:
-        results = torch.ops.gelu_kernels.quantized_glu_halves_backward(grad, input, *options)
+        results = _call("quantized_glu_halves_backward", grad, input, options=options)
         return pairs(results, along)
-    results = torch.ops.gelu_kernels.quantized_glu_backward(grad, input, up, *options)
+    results = _call("quantized_glu_backward", grad, input, up, options=options)
     return pairs(results[:4], along), pairs(results[4:], along)

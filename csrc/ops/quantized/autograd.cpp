@@ -8,15 +8,21 @@ namespace gelu_kernels {
 namespace {
 
 // A value has two outputs, its data along the rows and along the columns. Their gradients are
-// added.
+// added, and the sum is cast to the dtype of x. A sum in eight bits is not: torch.compile has
+// rounded it, and the operator refuses it.
 template <class Gradients>
 struct StraightThrough : Gradients {
   static Tensor gradient_of_value(const variable_list& grads, const variable_list& saved) {
-    if (!grads[1].defined()) return grads[0];
-    c10::SymDimVector sizes(saved[0].sym_sizes());
-    sizes.back() = grads[1].sym_size(0);
-    const Tensor of_columns = grads[1].t().reshape_symint(sizes);
-    return grads[0].defined() ? grads[0] + of_columns : of_columns;
+    const Tensor& x = saved[0];
+    Tensor dy = grads[0];
+    if (grads[1].defined()) {
+      c10::SymDimVector sizes(x.sym_sizes());
+      sizes.back() = grads[1].sym_size(0);
+      const Tensor of_columns = grads[1].t().reshape_symint(sizes);
+      dy = dy.defined() ? dy + of_columns : of_columns;
+    }
+    const bool is_cast = dy.defined() && !c10::isFloat8Type(dy.scalar_type());
+    return is_cast ? dy.to(x.scalar_type()) : dy;
   }
 };
 
