@@ -37,6 +37,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.functional import gelu, silu
 from torch.nn.parallel import DistributedDataParallel
+from torch.special import ndtr
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
@@ -45,7 +46,7 @@ import transformer
 
 from gelu_kernels import functional
 from gelu_kernels.nn import MLP as OurMLP
-from gelu_kernels.nn import GateLinear, GLULinear, LinearGELU, SOIMap
+from gelu_kernels.nn import CDFGate, GateLinear, GLULinear, LinearGELU, SOIMap
 from gelu_kernels.operators import Extent
 from gelu_kernels.tensor_parallel import ColwiseParallel, RowwiseParallel
 
@@ -534,6 +535,25 @@ class AfterGate(nn.Module):
         return down(self.first(y), self.second(y))
 
 
+class Learnt(nn.Module):
+    """Gates with a loc and a scale for all, and for each column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 8, dtype=torch.float64)
+        self.one = CDFGate(loc=0.1, scale=2.0, dtype=torch.float64)
+        self.each = CDFGate(loc=-0.1, scale=1.5, num_parameters=8, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.each(self.linear(self.one(x)))
+
+
+class TorchLearnt(Learnt):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.linear(x * ndtr((x - self.one.loc) / self.one.scale))
+        return x * ndtr((x - self.each.loc) / self.each.scale)
+
+
 def steps(network: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
     """The losses and the last gradients."""
     optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
@@ -589,6 +609,58 @@ def fully_sharded():
     for layer in (network.up, network.down, network):
         fully_shard(layer, mesh=line())
     assert_trains_as_one_process(network, line())
+
+
+@check
+def fully_sharded_numbers():
+    """A vector of one element is divided too: the first rank has it."""
+    network = build(Learnt)
+    for layer in (network.one, network.each, network):
+        fully_shard(layer, mesh=line())
+    assert network.one.loc.to_local().numel() == (dist.get_rank() == 0)
+    assert_trains_as_one_process(network, line(), TorchLearnt)
+
+
+@check
+def numbers_that_are_dtensors():
+    """Without FSDP, which gathers them: replicated, or on the first rank alone."""
+    x, dy = random(4, 3, 8), random(4, 3, 8, seed=1)
+    whole = build(TorchLearnt)
+    expected = grad(whole(x), [*whole.parameters()], dy)
+    for p in (R, S0):
+        network = build(Learnt)
+        for module in network.modules():
+            for name, t in list(module.named_parameters(recurse=False)):
+                part = distributed(t.detach(), line(), [p if module is network.one else R])
+                setattr(module, name, nn.Parameter(part))
+        y = network(distributed(x, line(), [S0]))
+        found = grad(y, [*network.parameters()], distributed(dy, line(), [S0]))
+        for part, of_one_process in zip(found, expected, strict=True):
+            assert_close(part, of_one_process)
+
+
+@check
+def deferred_initialisation():
+    """The recipe of FSDP2: memory and first values after the parameters are divided."""
+
+    def make() -> nn.Module:
+        return nn.Sequential(Learnt(), GateLinear(8, 8, gate_bias=True), OurMLP(8, 8))
+
+    with torch.device("meta"):
+        network = make()
+    fully_shard(network, mesh=line())
+    network.to_empty(device="cpu")
+    for t in network.parameters():
+        nn.init.constant_(t, torch.nan)
+    for module in network.modules():
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    for t, of_one_process in zip(network.parameters(), make().parameters(), strict=True):
+        numbers = t.full_tensor()
+        if of_one_process.min() == of_one_process.max():
+            assert torch.equal(numbers, of_one_process)
+        else:  # nn.Linear draws from (-b, b) for b = 1/sqrt(8).
+            assert ((numbers != 0) & (numbers.abs() <= 8**-0.5)).all()
 
 
 @check

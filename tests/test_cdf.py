@@ -248,7 +248,45 @@ def test_module(device: str) -> None:
     assert torch.equal(module(x), expected)
     fixed = nn.CDFGate("normal", 0.5, 2, learnable=False, device=device)
     assert not list(fixed.parameters())
-    assert {name: t.shape for name, t in fixed.state_dict().items()} == {"loc": (), "scale": ()}
+    assert {name: t.shape for name, t in fixed.state_dict().items()} == {"loc": (1,), "scale": (1,)}
     assert torch.equal(fixed(x), expected)
     module(x).sum().backward()
     assert module.loc.grad.shape == (4,) and module.scale.grad.shape == (4,)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (3, 4)], ids=str)
+def test_one_number_in_a_module(shape: tuple[int, ...], is_compiled: bool, device: str) -> None:
+    """Is a vector of one element there, and no vector along the last dimension here: the sums that
+    are its gradients have the bits of a 0-d tensor's."""
+    module = nn.CDFGate("normal", 0.5, 2, device=device)
+    call = torch.compile(module, fullgraph=True, backend="aot_eager") if is_compiled else module
+    x = normal(*shape, dtype=torch.float32, device=device).requires_grad_()
+    loc, scale = (torch.tensor(n, device=device, requires_grad=True) for n in (0.5, 2.0))
+    results = []
+    for y, leaves in (
+        (call(x), (x, module.loc, module.scale)),
+        (functional.cdf_gate(x, loc, scale), (x, loc, scale)),
+    ):
+        results.append([y, *torch.autograd.grad(y.square().sum(), leaves)])
+    assert [t.shape for t in results[0]] == [shape, shape, (1,), (1,)]
+    for found, expected in zip(*results, strict=True):
+        assert bits.same(found.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("learnable", [True, False])
+@pytest.mark.parametrize("assign", [False, True])
+def test_a_state_of_version_0_2_loads(learnable: bool, assign: bool) -> None:
+    """Which has 0-d tensors."""
+    old = {"1.loc": torch.tensor(0.5), "1.scale": torch.tensor(2.0)}
+    model = torch.nn.Sequential(torch.nn.ReLU(), nn.CDFGate(learnable=learnable))
+    assert not any(model.load_state_dict(old, assign=assign))
+    assert {name: t.tolist() for name, t in model.state_dict().items()} == {
+        "1.loc": [0.5],
+        "1.scale": [2],
+    }
+    assert all(t.dim() == 0 for t in old.values())
+    assert [p.is_leaf and p.requires_grad for p in model.parameters()] == [True] * 2 * learnable
+    wrong = nn.CDFGate(num_parameters=4)
+    with pytest.raises(RuntimeError, match="size mismatch for loc"):
+        wrong.load_state_dict({"loc": torch.tensor(0.5)}, strict=False)

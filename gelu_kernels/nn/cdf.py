@@ -4,9 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
+from gelu_kernels.functional.arguments import number
+from gelu_kernels.nn.module import Module
 
 
-class CDFGate(nn.Module):
+class CDFGate(Module):
     r""":math:`x \, F((x - loc) / scale)` with ``loc`` and ``scale`` that are learnt: "both are
     possibly parameters to optimize", says the GELU paper.
 
@@ -14,7 +16,7 @@ class CDFGate(nn.Module):
         gate: the distribution function F, by the name of its gate.
         loc, scale: what they start from.
         num_parameters: 1 for one ``loc`` and one ``scale``, or the length of the input's last
-            dimension for as many.
+            dimension for as many. Each is a vector of this length, as in ``torch.nn.PReLU``.
         learnable: whether they are parameters; else they are buffers.
         device, dtype: of both.
 
@@ -48,10 +50,11 @@ class CDFGate(nn.Module):
         super().__init__()
         self.gate = gate
         self.num_parameters = num_parameters
-        self.initial = {"loc": loc, "scale": scale}
-        shape = () if num_parameters == 1 else (num_parameters,)
+        self.initial = {
+            name: number("CDFGate", name, value) for name, value in (("loc", loc), ("scale", scale))
+        }
         for name in self.initial:
-            t = torch.empty(shape, device=device, dtype=dtype)
+            t = torch.empty(num_parameters, device=device, dtype=dtype)
             if learnable:
                 self.register_parameter(name, nn.Parameter(t))
             else:
@@ -64,7 +67,20 @@ class CDFGate(nn.Module):
                 getattr(self, name).fill_(number)
 
     def forward(self, input: Tensor) -> Tensor:
-        return functional.cdf_gate(input, self.loc, self.scale, gate=self.gate)
+        loc, scale = self.loc, self.scale
+        if self.num_parameters == 1:  # one number, not a vector along a last dimension of 1
+            loc, scale = loc[0], scale[0]
+        return functional.cdf_gate(input, loc, scale, gate=self.gate)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *args: object
+    ) -> None:
+        # Version 0.2 kept one number as a 0-d tensor.
+        for name in self.initial:
+            t = state_dict.get(f"{prefix}{name}")
+            if isinstance(t, Tensor) and t.dim() == 0:
+                state_dict[f"{prefix}{name}"] = t.unsqueeze(0)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
         initial = ", ".join(f"{name}={number}" for name, number in self.initial.items())

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
+from gelu_kernels.nn.module import Module
 
 
 def what_is_saved(module: nn.Module) -> str:
@@ -13,7 +14,7 @@ def what_is_saved(module: nn.Module) -> str:
     return f", save={module.save!r}" + (", dither=True" if module.dither else "")
 
 
-class GELU(nn.Module):
+class GELU(Module):
     r"""Element by element, in place of ``torch.nn.GELU``: :math:`x \, \Phi(x)` for
     ``approximate="none"``, :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2` for
     ``"tanh"``, :math:`x \, \sigma(1.702 x)` for ``"sigmoid"``.
@@ -52,7 +53,7 @@ class GELU(nn.Module):
         return f"approximate={self.approximate!r}{what_is_saved(self)}"
 
 
-class BiasGELU(nn.Module):
+class BiasGELU(Module):
     """``gelu(input + bias)`` in one pass, with a learnable bias that starts at zero.
 
     For a layer that leaves its bias to the activation; :class:`gelu_kernels.nn.LinearGELU` is the
@@ -108,7 +109,7 @@ class BiasGELU(nn.Module):
         return f"{self.features}, approximate={self.approximate!r}{what_is_saved(self)}"
 
 
-class SiLU(nn.Module):
+class SiLU(Module):
     r"""Element by element, in place of ``torch.nn.SiLU``: :math:`x \, \sigma(x)`.
 
     Args:
@@ -148,7 +149,7 @@ class SiLU(nn.Module):
         return what_is_saved(self).removeprefix(", ")
 
 
-class LaLU(nn.Module):
+class LaLU(Module):
     r"""Element by element, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0 and
     :math:`x \, (1 - e^{-x} / 2)` above.
 
@@ -181,7 +182,7 @@ class LaLU(nn.Module):
         return what_is_saved(self).removeprefix(", ")
 
 
-class CauchyGate(nn.Module):
+class CauchyGate(Module):
     r"""Element by element, the gate of the Cauchy distribution:
     :math:`x \, (1/2 + \arctan(x) / \pi)`.
 

@@ -1,11 +1,12 @@
 """Gated linear units."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from gelu_kernels import functional
+from gelu_kernels.nn.module import Module
 
 
-class GEGLU(nn.Module):
+class GEGLU(Module):
     r"""The gated linear unit of a GELU: ``gelu(gate) * up`` for the halves ``gate`` and ``up`` of
     the last dimension, in that order, in one pass.
 
@@ -41,7 +42,7 @@ class GEGLU(nn.Module):
         return f"approximate={self.approximate!r}"
 
 
-class SwiGLU(nn.Module):
+class SwiGLU(Module):
     r"""The gated linear unit of a SiLU: ``silu(gate) * up`` for the halves ``gate`` and ``up`` of
     the last dimension, in that order, in one pass.
 

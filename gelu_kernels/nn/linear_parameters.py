@@ -3,8 +3,10 @@
 import torch
 from torch import nn
 
+from gelu_kernels.nn.module import Module
 
-class LinearParameters(nn.Module):
+
+class LinearParameters(Module):
     """The parameters of ``nn.Linear``, with its names and initialisation.
 
     It is not a subclass of ``nn.Linear``: tools that adapt, quantise or replace each ``nn.Linear``

@@ -4,10 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
+from gelu_kernels.nn.module import Module
 from gelu_kernels.plain import is_plain_linear
 
 
-class MLP(nn.Module):
+class MLP(Module):
     """``down(gate(up(input)))``, or with ``glu`` ``down(gate(x) * y)`` for the halves x and y of
     ``up(input)``; the gate's result is not saved for backward.
 

@@ -1,11 +1,12 @@
 """The SOI map."""
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from gelu_kernels import functional
+from gelu_kernels.nn.module import Module
 
 
-class SOIMap(nn.Module):
+class SOIMap(Module):
     r"""In training the stochastic SOI map, :math:`x \, m` with
     :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, the gate
     :math:`x \, F(x)`.

@@ -8,9 +8,10 @@ import copy
 import copyreg
 import functools
 import inspect
+import threading
 from collections.abc import Callable
 from types import FunctionType
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from torch.nn import Module
 
@@ -18,6 +19,8 @@ _RECIPE = "_gelu_kernels_recipe"  # only a class made here has its own
 _SOURCE = "_gelu_kernels_source"
 _PATCHED = "_gelu_kernels_patched"
 _NOTHING = object()
+
+_deriving = threading.RLock()  # models may be replaced and loaded from several threads
 
 
 class _Quiet:
@@ -34,6 +37,13 @@ class _Quiet:
         if _RECIPE not in vars(cls) or reduced[:2] != (copyreg.__newobj__, (cls,)):
             return reduced
         return _restored, (original(cls), *vars(cls)[_RECIPE]), *reduced[2:]
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        """``torch.jit.script`` calls it first. Its compiler reads the source of the new methods."""
+        raise TypeError(
+            f"torch.jit.script does not compile {type(self).__name__}, which was replaced by "
+            "gelu_kernels: restore() the model first, or use torch.export or torch.jit.trace"
+        )
 
 
 def original(cls: type[Module]) -> type[Module]:
@@ -54,13 +64,14 @@ def derive(
 ) -> type[Module]:
     """The class of a recipe: a function that makes it of the base, and its other arguments. It is
     made once for each source."""
-    for cls in base.__subclasses__():
-        if (vars(cls).get(_RECIPE), vars(cls).get(_SOURCE)) == (recipe, source):
-            return cls
-    kept = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}
-    made = {_RECIPE: recipe, _SOURCE: source, _PATCHED: {}}
-    meta = _metaclass(type(base))
-    return meta(base.__name__, (_Quiet, base), {**kept, **made, **methods()})
+    with _deriving:
+        for cls in base.__subclasses__():
+            if (vars(cls).get(_RECIPE), vars(cls).get(_SOURCE)) == (recipe, source):
+                return cls
+        kept = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}
+        made = {_RECIPE: recipe, _SOURCE: source, _PATCHED: {}}
+        meta = _metaclass(type(base))
+        return meta(base.__name__, (_Quiet, base), {**kept, **made, **methods()})
 
 
 class _Derived(type):
