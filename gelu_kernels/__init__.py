@@ -8,11 +8,12 @@ from gelu_kernels import compatibility
 
 compatibility.load_library()
 
-from gelu_kernels import backend, compile, distributed, functional, nn, random_seed  # noqa: E402  (need the operators)
+from gelu_kernels import backend, compile, distributed, flops, functional, nn, random_seed  # noqa: E402  (need the operators)
 from gelu_kernels.replace import replace_activations, replace_gelu  # noqa: E402
 
 backend.register()
 distributed.register()
+flops.register()
 random_seed.register()
 
 __all__ = ["compile", "functional", "nn", "replace_activations", "replace_gelu"]

@@ -3,21 +3,13 @@
 That import takes half a second, which a program without DTensors shall not spend.
 """
 
-import sys
 import warnings
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
 
-DTENSOR = "torch.distributed.tensor"
+from gelu_kernels.after_import import after_import
 
 
 def register() -> None:
-    if DTENSOR in sys.modules:
-        _register_now()
-    else:
-        sys.meta_path.insert(0, _RegisterAfterImport())
+    after_import("torch.distributed.tensor", _register_now)
 
 
 def _register_now() -> None:
@@ -32,24 +24,3 @@ def _register_now() -> None:
         warnings.warn(
             f"gelu_kernels has no rules for this torch's DTensor: {error!r}", stacklevel=2
         )
-
-
-class _RegisterAfterImport(MetaPathFinder):
-    """Finds this one module where it is, and follows its execution by the registration."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path, target) if name == DTENSOR else None
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def execute_and_register(module: ModuleType) -> None:
-            execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-                _register_now()
-
-        spec.loader.exec_module = execute_and_register
-        return spec
