@@ -9,6 +9,7 @@ from gelu_kernels import compatibility
 compatibility.load_library()
 
 from gelu_kernels import backend, compile, distributed, flops, functional, nn, random_seed  # noqa: E402  (need the operators)
+from gelu_kernels.decompositions import decompositions  # noqa: E402
 from gelu_kernels.replace import replace_activations, replace_gelu  # noqa: E402
 
 backend.register()
@@ -16,5 +17,12 @@ distributed.register()
 flops.register()
 random_seed.register()
 
-__all__ = ["compile", "functional", "nn", "replace_activations", "replace_gelu"]
+__all__ = [
+    "compile",
+    "decompositions",
+    "functional",
+    "nn",
+    "replace_activations",
+    "replace_gelu",
+]
 __version__ = "0.2.0"

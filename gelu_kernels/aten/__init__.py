@@ -1,0 +1,1 @@
+"""The operators as functions of ATen operators alone."""

@@ -1,0 +1,91 @@
+"""The operators in ATen terms, for programs that run, or are translated, without this package."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch._C import DispatchKey
+from torch._ops import OpOverload
+
+from gelu_kernels.aten import core
+from gelu_kernels.operators import CORE, LINEAR, PUBLIC, QUANTIZED, Operator
+
+# Families that have no form in ATen operators, and what to do.
+REMEDIES = {
+    "soi": "it draws random numbers: call model.eval() before torch.export.export, or "
+    "use functional.gate, the mean of the SOI map",
+    "dropout": "it draws random numbers: call model.eval() before torch.export.export, or pass "
+    "training=False",
+    "coded": "it keeps a code for backward: leave save= out where gradients are exported",
+    "quantized": "its results are in eight bits: export the function that is not quantised, and "
+    "let the target's tools quantise",
+}
+
+# Public operators that the table of operators does not describe.
+OTHERS = (
+    Operator("gate_linear", "linear"),
+    Operator("glu_linear", "linear"),
+    Operator("quantized_gate", "quantized"),
+    Operator("quantized_glu", "quantized"),
+)
+
+
+def decompositions() -> dict[OpOverload, Callable[..., object]]:
+    """Decompositions of the operators of ``torch.ops.gelu_kernels`` into ATen operators.
+
+    For ``torch.export.ExportedProgram.run_decompositions``, and for other functions that take a
+    table: ``make_fx``, AOTAutograd. The decomposed program has no operator of this package. It runs
+    where the package is not installed, and ``torch.onnx.export`` translates it (docs/export.md).
+
+    Returns:
+        A new dictionary from operators to functions. A public operator decomposes into core
+        operators, as in eager mode, and a core operator into ATen's. Passed to
+        ``run_decompositions``, it leaves ATen operators as they are; to decompose them too,
+        ``update`` a ``torch.export.default_decompositions()`` with it.
+
+    Raises (while a program is decomposed):
+        NotImplementedError: an operator has no decomposition: the SOI map, dropout in training,
+            results in eight bits, and in exported gradients the codes of ``save=``. The message
+            says what to do.
+
+    Accuracy: of ATen's operators, in float32 (float64 for float64), rounded once. A gate has an
+    error of at most 4 eps abs(x), and its derivative of 8 eps, where the kernels' errors are
+    relative to the result. gelu(-inf) is NaN, as for ``torch.nn.functional.gelu``.
+
+    >>> from gelu_kernels import nn
+    >>> program = torch.export.export(nn.GELU(), (torch.ones(3),))
+    >>> program = program.run_decompositions(decompositions())
+    >>> [node.target for node in program.graph.nodes if node.op == "call_function"]
+    [<OpOverload(op='aten.gelu', overload='default')>]
+    """
+    table = {op.overload: _core(op) for op in (*CORE, *QUANTIZED)}
+    for op in LINEAR:
+        table[op.overload] = _composition(op, DispatchKey.CompositeExplicitAutograd)
+    for op in (*PUBLIC, *OTHERS):
+        table[op.overload] = _composition(op, DispatchKey.CompositeImplicitAutograd)
+    return table | {torch.ops.gelu_kernels.draw_seed.default: _no_seed}
+
+
+def _core(op: Operator) -> Callable[..., object]:
+    if op.family in REMEDIES:
+        return partial(_refuse, op)
+    return getattr(core, op.name)
+
+
+def _refuse(op: Operator, *arguments: object, **named: object) -> None:
+    raise NotImplementedError(
+        f"gelu_kernels::{op.name} has no decomposition into ATen operators, as "
+        f"{REMEDIES[op.family]}"
+    )
+
+
+def _composition(op: Operator, key: DispatchKey) -> Callable[..., object]:
+    """The composition in csrc/ops, which also checks the arguments."""
+    # OpOverload.decompose would find this very function, which torch.export puts in its place.
+    return partial(op.overload._op_dk, key)
+
+
+def _no_seed(x: Tensor) -> Tensor:
+    """Whatever uses a seed has no decomposition; with dither=True one is drawn in inference too."""
+    return torch.zeros((), dtype=torch.int64, device=x.device)
