@@ -23,19 +23,25 @@ class _AfterImport(MetaPathFinder):
     def __init__(self, name: str, function: Callable[[], None]) -> None:
         self.name = name
         self.function = function
+        self.is_done = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path, target) if name == self.name else None
+        spec = (
+            PathFinder.find_spec(name, path, target)
+            if name == self.name and not self.is_done
+            else None
+        )
         if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module
 
         def execute_and_follow(module: ModuleType) -> None:
             execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
+            # It stays in sys.meta_path, which another thread's import may be going through.
+            if not self.is_done:
+                self.is_done = True
                 self.function()
 
         spec.loader.exec_module = execute_and_follow

@@ -1,9 +1,14 @@
 """Threads and instruction sets: the same bits with any, from many callers, as many as asked."""
 
+import ast
 import os
 import subprocess
 import sys
+import sysconfig
+import time
+import warnings
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import bits
@@ -13,7 +18,7 @@ from calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, normal
 from faults import run
 from together import together
 
-from gelu_kernels import _C
+from gelu_kernels import _C, reference, replace_activations
 
 
 @pytest.fixture
@@ -100,6 +105,82 @@ def test_first_calls_at_once() -> None:
 
         together(*(partial(work, place) for place in range(8)))
     """)
+
+
+class SlowToDerive(type):
+    """Leaves other threads time to look for the class that is being made."""
+
+    def __new__(cls, *arguments: object) -> type:
+        time.sleep(0.02)
+        return super().__new__(cls, *arguments)
+
+
+def test_models_replaced_at_once() -> None:
+    """Models of one class get one class too, as they would one after the other."""
+
+    class Layers(torch.nn.Sequential, metaclass=SlowToDerive):
+        pass
+
+    x = normal(40, 6)
+    models = [Layers(torch.nn.Linear(6, 8), torch.nn.GELU()).double() for _ in range(8)]
+
+    def work(model: Layers) -> None:
+        with replace_activations(model, fuse_bias=True):
+            derived.append(type(model))
+            torch.testing.assert_close(model(x), reference.normal(model[0](x)))
+
+    derived: list[type] = []
+    together(*(partial(work, model) for model in models))
+    assert len(derived) == 8
+    assert len({*derived}) == 1
+    assert Layers not in derived
+    assert {type(model) for model in models} == {Layers}
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(self.linear(x))
+
+
+def test_filters_of_warnings_after_models_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sources of the models are parsed without warnings; other code keeps its own."""
+    parse, before = ast.parse, [*warnings.filters]
+
+    def slow(*arguments: object) -> ast.AST:
+        time.sleep(0.001 * next(delays))
+        return parse(*arguments)
+
+    delays = cycle(range(5))  # they do not end in the order in which they began
+    monkeypatch.setattr(ast, "parse", slow)
+    together(*(partial(replace_activations, Mlp(), fuse_bias=True) for _ in range(8)))
+    assert warnings.filters == before
+
+
+GIL = """
+import sys
+import torch
+
+assert not sys._is_gil_enabled()  # else our import could not turn it on
+import gelu_kernels
+
+assert not sys._is_gil_enabled()
+"""
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="needs a free-threaded Python, such as 3.14t",
+)
+def test_the_import_leaves_the_gil_off() -> None:
+    """Python turns it on, with a warning, for a module that does not declare to run without."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    command = [sys.executable, "-W", "error", "-c", GIL]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
 
 
 OPENMP_RUNTIMES = r"""

@@ -7,6 +7,7 @@ caller says what a kernel is to be compiled for, by a key that is quick to make.
 import importlib
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,6 +92,7 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
     )
 
 
+_choosing_cache = threading.Lock()
 _own_cache: tempfile.TemporaryDirectory | None = None
 
 
@@ -116,7 +118,8 @@ def _compile_for_this_device(op: str, s: Specialization) -> "CompiledKernel":
 
     target = "this GPU"
     try:
-        _ensure_cache()  # before there is a driver, for which Triton compiles as well
+        with _choosing_cache:
+            _ensure_cache()  # before there is a driver, for which Triton compiles as well
         target = triton.runtime.driver.active.get_current_target()
         return compile(s, target)
     except Exception as error:

@@ -4,11 +4,14 @@ import ast
 import functools
 import inspect
 import linecache
+import threading
 import warnings
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 
 FUSED = "_gelu_kernels_fused"  # an argument of the functions made here, with a default
+
+_parsing = threading.Lock()  # catch_warnings changes the filters of all threads
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Sources:
     def _parse(self, file: str, names: dict[str, object]) -> None:
         linecache.checkcache(file)
         try:
-            with warnings.catch_warnings():
+            with _parsing, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # told when the file was imported
                 body = ast.parse("".join(linecache.getlines(file, names))).body
         except SyntaxError:

@@ -77,13 +77,14 @@ def load(program: Program) -> int:
     columns = program.columns
     lists = columns.constants, columns.special_registers, columns.parameters
     tables = [np.array(found, np.int64).reshape(-1) for found in lists]
-    sizes = columns.register_bytes, columns.parameter_bytes, columns.shared_bytes
+    numbers = [columns.register_bytes, columns.parameter_bytes, columns.shared_bytes]
+    sizes = np.array(numbers, np.int64)
     return library().ptx_program(
         len(fields),
         (ctypes.c_char_p * len(opcodes))(*opcodes),
         fields.ctypes.data,
         *[x for n, t in zip(map(len, lists), tables, strict=True) for x in (n, t.ctypes.data)],
-        np.array(sizes, np.int64).ctypes.data,
+        sizes.ctypes.data,
     )
 
 
