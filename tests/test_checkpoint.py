@@ -80,7 +80,11 @@ def test_blocks(model: Module, reentrant: bool, is_autocast: bool) -> None:
     assert all(map(torch.equal, found, expected))
 
 
-@pytest.mark.parametrize("is_autocast", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize(
+    "is_autocast",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["float32", "autocast"],
+)
 @pytest.mark.parametrize("inner", [True, False], ids=["inner reentrant", "inner not reentrant"])
 @pytest.mark.parametrize("outer", [True, False], ids=["outer reentrant", "outer not reentrant"])
 def test_nested(model: Module, outer: bool, inner: bool, is_autocast: bool) -> None:

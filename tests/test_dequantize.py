@@ -145,7 +145,9 @@ OPTIONS = [{"swizzle": swizzle} for swizzle in SWIZZLES] + [
     {"scaling": "BlockWise1x128"},
 ]
 each_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
-each_mode = pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
+each_mode = pytest.mark.parametrize(
+    "strict", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "strict"]
+)
 
 
 def expected(x: Tensor) -> Tensor:

@@ -105,7 +105,10 @@ print(ops.glu_linear_backward_weight in flop_registry)
 """
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "order",
+    ["before", *[pytest.param(o, marks=pytest.mark.slow) for o in ("after", "with DTensor")]],
+)
 def test_registered_whenever_the_counter_is_imported(order: str) -> None:
     script = "import sys\nimport torch\n" + ORDERS[order] + COUNT
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

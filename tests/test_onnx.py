@@ -55,7 +55,9 @@ class Calls(torch.nn.Module):
         return [f(*tensors) for f in self.functions]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
+)
 def test_error_of_a_gate(dtype: torch.dtype) -> None:
     """4 eps abs(x) for the eps of float32, and half a unit of 16 bits."""
     x = torch.linspace(-20, 20, 10001).to(dtype)

@@ -105,7 +105,15 @@ def bound(act: Act) -> float:
     return 0.01 if act is coded_dropout else 1e-5
 
 
-@pytest.mark.parametrize("act, budget", [*product(FORMS, [0.5]), (bias_gelu_dropout, 0.0)])
+@pytest.mark.parametrize(
+    "act, budget",
+    [
+        (bias_gelu_dropout, 0.5),
+        (bias_gelu_dropout, 0.0),
+        (soi_map, 0.5),
+        *[pytest.param(*case, marks=pytest.mark.slow) for case in product(FORMS, [0.9, 0.1])],
+    ],
+)
 def test_partitioner_with_a_budget(act: Act, budget: float) -> None:
     """Without the operator's rules the errors are 0.4 to 1."""
     blocks = Blocks()
@@ -114,6 +122,7 @@ def test_partitioner_with_a_budget(act: Act, budget: float) -> None:
     assert error(gradients, blocks.expected(act)) < bound(act)
 
 
+@pytest.mark.slow
 def test_code_of_inductor_with_a_budget() -> None:
     blocks = Blocks()
     with functorch_config.patch(activation_memory_budget=0.5):
@@ -125,7 +134,7 @@ def test_code_of_inductor_with_a_budget() -> None:
     not hasattr(torch.autograd.graph, "region_activation_memory_budget"),
     reason="this torch has one budget for all regions",
 )
-@pytest.mark.parametrize("budget", [0.5, 0.0])
+@pytest.mark.parametrize("budget", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_region_with_a_budget(budget: float) -> None:
     blocks = Blocks()
 
@@ -140,7 +149,7 @@ def test_region_with_a_budget(budget: float) -> None:
     assert error(gradients, blocks.expected(bias_gelu_dropout)) < 1e-5
 
 
-@pytest.mark.parametrize("randomness", ["same", "different"])
+@pytest.mark.parametrize("randomness", ["different", pytest.param("same", marks=pytest.mark.slow)])
 def test_partitioner_under_vmap(randomness: str) -> None:
     blocks = Blocks()
     x = torch.randn(2, 64, 32)

@@ -42,7 +42,7 @@ Results = Quantized | tuple[Quantized, Quantized]
 
 def name_of(choice: str | Enum) -> str:
     """Of a member of ``torch.nn.functional.ScalingType`` or ``SwizzleType``."""
-    return choice.name if isinstance(choice, Enum) else choice
+    return getattr(choice, "name", choice)
 
 
 def pairs(tensors: Sequence[Tensor], along: str) -> Results:
