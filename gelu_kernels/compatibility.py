@@ -40,8 +40,7 @@ def ready_to_redistribute(argument: object) -> object:
 
 
 def memory_budget(node: torch.fx.Node) -> float:
-    """Of activations, for the partitioner of torch.compile. Up to torch 2.12 there is one for all
-    nodes."""
+    """Of activations, for the partitioner of torch.compile. Torch 2.11 has one for all nodes."""
     of_region = getattr(torch.fx.traceback, "_get_memory_budget_annotation", lambda node: None)
     budget = of_region(node)
     return torch._functorch.config.activation_memory_budget if budget is None else budget

@@ -7,7 +7,8 @@ torch.compile does not, under a budget of memory, nor does selective checkpointi
 after an operator that is not run again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ def _trace(
     mode: ProxyTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
 ) -> Tensor:
     seed = mode.__torch_dispatch__(op, types, args, kwargs)
-    node = next(reversed(mode.tracer.graph.nodes))
+    node = next(iter(reversed(mode.tracer.graph.nodes)))
     # With a budget of 0 the partitioner saves nothing. What it must compute again, it computes
     # again from the state of the generator.
     saves = compatibility.memory_budget(node) > 0
@@ -53,20 +54,27 @@ def _trace(
 def _save(
     mode: _CachingTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
 ) -> Tensor:
-    """Whatever the policy says."""
-    policy = mode.policy_fn
-    mode.policy_fn = lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE
-    try:
+    with _saving(mode):
         return mode.__torch_dispatch__(op, types, args, kwargs)
-    finally:
-        mode.policy_fn = policy
 
 
 def _load(
     mode: _CachedTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
 ) -> Tensor:
     op(*args, **kwargs)  # moves the generator on, for the operators that draw after this one
-    return mode.__torch_dispatch__(op, types, args, kwargs)
+    with _saving(mode):
+        return mode.__torch_dispatch__(op, types, args, kwargs)
+
+
+@contextmanager
+def _saving(mode: _CachingTorchDispatchMode | _CachedTorchDispatchMode) -> Iterator[None]:
+    """Whatever the policy says. Torch 2.11 asks it in both modes."""
+    policy = getattr(mode, "policy_fn", None)
+    mode.policy_fn = lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE
+    try:
+        yield
+    finally:
+        mode.policy_fn = policy
 
 
 def _batch(empty: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

@@ -17,7 +17,9 @@ class _Dequantize(torch.autograd.Function):
     @staticmethod
     def forward(data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
         blocks = scale.shape[-1]
-        block = data.shape[-1] // torch.sym_max(blocks, 1)
+        # Torch 2.11 compiles no sym_max of an int.
+        divisor = torch.sym_max(blocks, 1) if isinstance(blocks, torch.SymInt) else max(blocks, 1)
+        block = data.shape[-1] // divisor
         numbers = data.float().unflatten(-1, (blocks, block)) * scale.float().unsqueeze(-1)
         numbers = numbers.flatten(-2)
         # No `to` that does nothing: torch 2.11 compiles the gradient of its result to zero.
