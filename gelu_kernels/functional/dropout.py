@@ -16,8 +16,10 @@ def _number_is_p(
     function: str, operand: Tensor | float | None, p: float
 ) -> tuple[Tensor | None, float]:
     """``f(x, p)``, as ``torch.nn.functional.dropout`` takes it, for ``f(x, operand, p)``."""
-    if not isinstance(operand, (Real, torch.SymInt, torch.SymFloat)):
+    if operand is None or isinstance(operand, Tensor):
         return operand, p
+    if not isinstance(operand, (Real, torch.SymInt, torch.SymFloat)):
+        return operand, p  # a Proxy of torch.fx, or wrong
     if p != P:
         raise TypeError(f"{function}() got multiple values for argument 'p'")
     return None, operand
