@@ -4,6 +4,8 @@
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <array>
+
 #include "csrc/ops/build_info.h"
 #include "csrc/ops/operators.h"
 
@@ -56,10 +58,14 @@ class Binding<Operator, function> {
   }
 
   static Result call(Given<Arguments>... given) {
-    size_t k = 0;
-    // Braces evaluate in order.
+    return call_with({given...}, std::index_sequence_for<Arguments...>());
+  }
+
+  template <size_t... k>
+  static Result call_with(const std::array<py::handle, sizeof...(Arguments)>& given,
+                          std::index_sequence<k...>) {
     std::tuple<std::decay_t<Arguments>...> arguments{
-        converted<std::decay_t<Arguments>>(Operator::name(), argument(k++), given)...};
+        converted<std::decay_t<Arguments>>(Operator::name(), argument(k), given[k])...};
     py::gil_scoped_release release;
     return std::apply(function, std::move(arguments));
   }
