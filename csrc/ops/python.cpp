@@ -22,20 +22,14 @@ std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates(
   return result;
 }
 
-// A Python object as a function's argument, or the TypeError that PyTorch's functions raise, where
-// pybind11 would show the signature in C++.
-template <class Type>
-Type converted(const char* function, const c10::Argument& argument, py::handle given) {
-  py::detail::make_caster<Type> caster;
-  if (!caster.load(given, /*convert=*/true)) {
-    const auto type = argument.real_type();
-    const auto optional = type->cast<c10::OptionalType>();
-    throw py::type_error(
-        c10::str(function, "(): argument '", argument.name(), "' must be ",
-                 optional ? optional->getElementType()->annotation_str() : type->annotation_str(),
-                 optional ? " or None, not " : ", not ", Py_TYPE(given.ptr())->tp_name));
-  }
-  return py::detail::cast_op<Type>(std::move(caster));
+// As PyTorch's functions say it, where pybind11 would show the signature in C++.
+[[noreturn]] void refuse(const char* function, const c10::Argument& argument, py::handle given) {
+  const auto type = argument.real_type();
+  const auto optional = type->cast<c10::OptionalType>();
+  throw py::type_error(
+      c10::str(function, "(): argument '", argument.name(), "' must be ",
+               optional ? optional->getElementType()->annotation_str() : type->annotation_str(),
+               optional ? " or None, not " : ", not ", Py_TYPE(given.ptr())->tp_name));
 }
 
 // An operator as a function of Python objects, by the names of its schema's arguments, all of which
@@ -57,6 +51,13 @@ class Binding<Operator, function> {
     return schema.arguments()[k];
   }
 
+  template <class Type>
+  static Type converted(py::handle given, size_t k) {
+    py::detail::make_caster<Type> caster;
+    if (!caster.load(given, /*convert=*/true)) refuse(Operator::name(), argument(k), given);
+    return py::detail::cast_op<Type>(std::move(caster));
+  }
+
   static Result call(Given<Arguments>... given) {
     return call_with({given...}, std::index_sequence_for<Arguments...>());
   }
@@ -65,7 +66,7 @@ class Binding<Operator, function> {
   static Result call_with(const std::array<py::handle, sizeof...(Arguments)>& given,
                           std::index_sequence<k...>) {
     std::tuple<std::decay_t<Arguments>...> arguments{
-        converted<std::decay_t<Arguments>>(Operator::name(), argument(k), given[k])...};
+        converted<std::decay_t<Arguments>>(given[k], k)...};
     py::gil_scoped_release release;
     return std::apply(function, std::move(arguments));
   }
