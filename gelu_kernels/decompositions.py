@@ -9,7 +9,7 @@ from torch._C import DispatchKey
 from torch._ops import OpOverload
 
 from gelu_kernels.aten import core
-from gelu_kernels.operators import CORE, LINEAR, PUBLIC, QUANTIZED, Operator
+from gelu_kernels.operators import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED, Operator
 
 # Families that have no form in ATen operators, and what to do.
 REMEDIES = {
@@ -21,14 +21,6 @@ REMEDIES = {
     "quantized": "its results are in eight bits: export the function that is not quantised, and "
     "let the target's tools quantise",
 }
-
-# Public operators that the table of operators does not describe.
-OTHERS = (
-    Operator("gate_linear", "linear"),
-    Operator("glu_linear", "linear"),
-    Operator("quantized_gate", "quantized"),
-    Operator("quantized_glu", "quantized"),
-)
 
 
 def decompositions() -> dict[OpOverload, Callable[..., object]]:

@@ -229,6 +229,14 @@ LINEAR = tuple(
     for name in ("gate_linear_backward_weight", "glu_linear_backward_weight")
 )
 
+# Public operators, of shapes that Extent does not describe.
+OTHERS = (
+    Operator("gate_linear", "linear"),
+    Operator("glu_linear", "linear"),
+    Operator("quantized_gate", "quantized"),
+    Operator("quantized_glu", "quantized"),
+)
+
 Gate = Callable[[Tensor], Tensor]
 Dropout = Callable[[Tensor, float], Tensor]
 Clamp = Callable[..., Tensor]

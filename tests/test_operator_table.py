@@ -8,13 +8,13 @@ from calls import CALLS, CORE_CALLS, Call, normal
 from torch import Tensor
 
 from gelu_kernels import _C, backend, functional
-from gelu_kernels.operators import CORE, LINEAR, PUBLIC, QUANTIZED, Operator
+from gelu_kernels.operators import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED, Operator
 
 has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 core_operators = pytest.mark.parametrize("op", (*CORE, *QUANTIZED), ids=lambda op: op.name)
-# Public ones, of shapes that the table does not describe.
-QUANTISING = {"quantized_gate", "quantized_glu"}
-WITH_LINEAR = {"gate_linear", "glu_linear"}
+WITH_LINEAR, QUANTISING = (
+    {op.name for op in OTHERS if op.family == family} for family in ("linear", "quantized")
+)
 
 
 def test_every_operator_is_in_the_table() -> None:
@@ -22,8 +22,8 @@ def test_every_operator_is_in_the_table() -> None:
     names = torch._C._dispatch_get_all_op_names()
     defined = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
     # The operator of a part of a DTensor is defined with the rules for DTensor.
-    listed = {op.name for op in (*CORE, *PUBLIC, *QUANTIZED, *LINEAR)}
-    assert defined - {"draw_shard", "draw_seed", "random_seed"} == listed | QUANTISING | WITH_LINEAR
+    listed = {op.name for op in (*CORE, *PUBLIC, *QUANTIZED, *LINEAR, *OTHERS)}
+    assert defined - {"draw_shard", "draw_seed", "random_seed"} == listed
 
 
 def test_every_core_operator_is_of_a_public_one() -> None:
