@@ -10,7 +10,7 @@ for PROBES, few values of x and each many times: so many that the chance to miss
 below CHANCE, if it has another gate's F, an F that is 0.01 off for |x| < 3, one independent of x,
 or one of another element's x. The F of "normal" and of "normal_tanh" are the hardest to tell
 apart. For the fewest draws that takes x near -3.2, where they are 15 % apart; so most of the probes
-lie there, and are counted together. tests/test_bench.py computes these chances.
+lie there, and are counted together. tests/bench/test_bench.py computes these chances.
 
 The timed tensors are counted as well, since a size may choose another kernel: of LEAST normal
 numbers, a side that keeps half of them all is 15 sigmas beyond the bound. Finer faults of a size

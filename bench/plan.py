@@ -40,8 +40,13 @@ SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors"
 def test_files() -> list[Path]:
     """The files whose tests may take a device. To import one for nothing takes 15 seconds."""
     takes_device = r"def \w+\([^)]*\bdevice\b|as device:|mark\.gpu"
-    files = sorted((ROOT / "tests").glob("test_*.py"))
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [file for file in files if re.search(takes_device, file.read_text())]
+
+
+def name_of(file: Path) -> str:
+    """As pytest names its module: backends.test_cuda."""
+    return ".".join(file.relative_to(ROOT / "tests").with_suffix("").parts)
 
 
 def load_run(folder: Path) -> Run:
@@ -82,7 +87,7 @@ class Plan:
 
     def equality(self, backend: str) -> Stage:
         few = ("--dtype", "bfloat16") if self.rehearsal else ()
-        arguments = ("tests/bits.py", "--device", self.kernels(backend), *few, "--json")
+        arguments = ("-m", "tests.bits", "--device", self.kernels(backend), *few, "--json")
         return self.writer(f"equality of {backend}", *arguments)
 
     def bench(self, name: str, backend: str, *arguments: str) -> Stage:
@@ -117,12 +122,12 @@ class Plan:
             files = test_files() if backend == "cuda" else test_files()[:2]
             return [self.pytest(f"tests of {backend}", files, *few)]
         return [
-            self.pytest(f"{file.stem} of {backend}", [file], "-m", "gpu", "-k", selection)
+            self.pytest(f"{name_of(file)} of {backend}", [file], "-m", "gpu", "-k", selection)
             for file in test_files()
         ]
 
     def sanitizer(self, name: str, tool: str, *arguments: str, expected: int = 0) -> Stage:
-        sanitize = (sys.executable, "tests/sanitize.py", *arguments)
+        sanitize = (sys.executable, "-m", "tests.sanitizers.sanitize", *arguments)
         rehearsed = [*sanitize, "--device", "meta"]
         command = rehearsed if self.rehearsal else [*SANITIZER, tool, *sanitize]
         environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", **ONE_THREAD}

@@ -4,21 +4,15 @@ Triton's launcher starts compiled kernels over the tests' stub of NVIDIA's drive
 no GPU is needed. A real driver takes some microseconds more, the same for each of these calls.
 """
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from bench import timing
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
-import stub_driver  # noqa: E402
-
-from gelu_kernels import backend  # noqa: E402
-from gelu_kernels.triton_kernels import elementwise, launch  # noqa: E402
-from gelu_kernels.triton_kernels.gate import kernels  # noqa: E402
+from gelu_kernels import backend
+from gelu_kernels.triton_kernels import elementwise, launch
+from gelu_kernels.triton_kernels.gate import kernels
+from tests import stub_driver
 
 ops = torch.ops.gelu_kernels
 

@@ -1,6 +1,6 @@
 """Results on a device beside those on the CPU, bit by bit.
 
-``python tests/bits.py --device cuda`` counts, for every operator and dtype, the other bits.
+``python -m tests.bits --device cuda`` counts, for every operator and dtype, the other bits.
 """
 
 import json
@@ -13,13 +13,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import click
-import oracle
 import torch
-from calls import CORE_CALLS, DTYPES, Call, normal
-from layouts import LAYOUTS, arrangements
 from torch import Tensor
 
 from gelu_kernels.operators import Extent
+from tests.calls import CORE_CALLS, DTYPES, Call, normal
+from tests.layouts import LAYOUTS, arrangements
+from tests.oracles import oracle
 
 SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -89,7 +89,7 @@ def large_tensors(call: Call, dtype: torch.dtype, left: int = 3) -> list[Tensor]
 
 def differing_from_cpu(index: int, gate: str, dtype: torch.dtype, device: str) -> int:
     """How many results of a core call have other bits on the device than on the CPU."""
-    from devices import kernels_for
+    from tests.devices import kernels_for
 
     torch.manual_seed(0)
     torch.set_num_threads(1)

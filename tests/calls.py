@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
 
-import coded_oracle
 import numpy as np
-import soi_oracle
 import torch
 from torch import Tensor
 from torch.func import vjp
@@ -25,6 +23,7 @@ from gelu_kernels.operators import (
     Operator,
     PublicOperator,
 )
+from tests.oracles import coded_oracle, soi_oracle
 
 GATES = tuple(APPROXIMATE)
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]

@@ -2,17 +2,17 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
-import ptx_on_cpu
 import pytest
 import torch
-from calls import GATES
-from devices import DEVICES, kernels_for
+
+from tests import ROOT, ptx_on_cpu
+from tests.calls import GATES
+from tests.devices import DEVICES, kernels_for
 
 # Inductor keeps vector code under a key without ATEN_CPU_CAPABILITY, and compiles it for another.
 CAPABILITY = torch.backends.cpu.get_cpu_capability()
-INDUCTOR = Path(__file__).parents[1] / "build" / f"inductor-{torch.__version__}-{CAPABILITY}"
+INDUCTOR = ROOT / "build" / f"inductor-{torch.__version__}-{CAPABILITY}"
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(INDUCTOR)
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # which are as many as there are processors

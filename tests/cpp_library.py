@@ -11,8 +11,7 @@ import torch
 from torch.utils import cpp_extension
 
 from release.environments import PATH
-
-ROOT = Path(__file__).parent.parent
+from tests import ROOT
 
 WARNINGS = ["-Wall", "-Wextra"]
 if os.environ.get("CMAKE_COMPILE_WARNING_AS_ERROR") == "ON":  # as in setup.py

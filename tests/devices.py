@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
-import stub_driver
 import torch
-import triton_operators
-from ptx_on_cpu import cuda
+
+from tests import stub_driver, triton_operators
+from tests.ptx_on_cpu import cuda
 
 GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "triton")]
 HAS_GPU = torch.cuda.is_available()

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import torch
-from calls import PUBLIC_CALLS, SEED, Call, Results, Sample
 from torch import Tensor
+
+from tests.calls import PUBLIC_CALLS, SEED, Call, Results, Sample
 
 
 def function(call: Call) -> Callable[..., Tensor]:

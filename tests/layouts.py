@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 import torch
-from calls import Call, Make, Shape
 from torch import Tensor
+
+from tests.calls import Call, Make, Shape
 
 Layout = Callable[[Make, Shape], Tensor]
 

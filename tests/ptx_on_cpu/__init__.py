@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from weakref import finalize
 
-from ptx_on_cpu import machine, parse
-from ptx_on_cpu.assemble import Program, UnknownOpcode, assemble
-from ptx_on_cpu.machine import Error, only_ends, special_function_unit
+from tests.ptx_on_cpu import machine, parse
+from tests.ptx_on_cpu.assemble import Program, UnknownOpcode, assemble
+from tests.ptx_on_cpu.machine import Error, only_ends, special_function_unit
 
 __all__ = ["Error", "Fault", "Kernel", "UnknownOpcode", "changed", "load", "only_ends"]
 __all__ += ["special_function_unit", "record_allocations"]

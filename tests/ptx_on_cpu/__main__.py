@@ -1,4 +1,4 @@
-"""``PYTHONPATH=tests python -m ptx_on_cpu``: what nvcc and Triton compiled beside the CPU kernels.
+"""``python -m tests.ptx_on_cpu``: what nvcc and Triton compiled beside the CPU kernels.
 
 A table of all operators and gates, with the number of results that were compared in each dtype.
 Every input of 16 bits is among them. Results with other bits make the exit status 1.
@@ -8,17 +8,16 @@ import sys
 from collections.abc import Iterator
 from time import perf_counter
 
-import bits
 import click
 import torch
-from calls import CORE_CALLS, DTYPES, Call
-from devices import PTX, kernels_for
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
-import ptx_on_cpu
+from tests import bits, ptx_on_cpu
+from tests.calls import CORE_CALLS, DTYPES, Call
+from tests.devices import PTX, kernels_for
 
 
 def cell(compared: int, different: int) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from ptx_on_cpu.columns import Columns
-from ptx_on_cpu.parse import Entry, Shared, Statement
+from tests.ptx_on_cpu.columns import Columns
+from tests.ptx_on_cpu.parse import Entry, Shared, Statement
 
 Widths = Callable[[str], list[int] | None]  # of an opcode's operands, in bytes
 

@@ -2,7 +2,7 @@
 
 import re
 
-from ptx_on_cpu.parse import Entry, Shared
+from tests.ptx_on_cpu.parse import Entry, Shared
 
 LANES = 128  # of machine/program.h
 SPECIAL = ["tid", "ntid", "ctaid", "nctaid", "laneid"]  # likewise

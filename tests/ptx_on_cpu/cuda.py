@@ -12,9 +12,9 @@ from functools import cache
 from threading import Lock
 from typing import NamedTuple
 
-import ptx_on_cpu
-from ptx_on_cpu import cuda_build
-from ptx_on_cpu.cuda_build import BUILT as BUILT
+from tests import ptx_on_cpu
+from tests.ptx_on_cpu import cuda_build
+from tests.ptx_on_cpu.cuda_build import BUILT as BUILT
 
 INVALID_CONFIGURATION = 9  # of CUDA's errors
 DEVICES = 128

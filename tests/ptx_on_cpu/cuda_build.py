@@ -14,16 +14,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import cpp_library
 import pytest
 import torch
 from torch.utils import cpp_extension
 
 from gelu_kernels import _C  # which defines the operators
 from machine_code.sass import missing_triton, tool
+from tests import ROOT, cpp_library
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 CSRC = ROOT / "csrc"
 OPERATORS = [CSRC / "ops" / name for name in ("check.cpp", "random.cpp", "device/cuda.cpp")]
 OPERATORS += [CSRC / "ops" / "quantized" / "results.cpp"]

@@ -1,4 +1,4 @@
-"""``PYTHONPATH=tests python -m ptx_on_cpu.error_table``: results that errors of the unit turn.
+"""``python -m tests.ptx_on_cpu.error_table``: results that errors of the unit turn.
 
 Each column has the most of 65,536 that are misrounded, for errors of zero, for all combinations of
 the largest errors, and for random ones; then the same for errors of so many times their bounds.
@@ -7,16 +7,15 @@ Where the first three are 0, nothing depends on the unit.
 
 from itertools import product
 
-import oracle
-import sweeps
 import torch
-from devices import PTX, kernels_for
-from oracle import GATES
 from rich.console import Console
 from rich.table import Table
-from sweeps import ORDERS
 
-from ptx_on_cpu import Error, special_function_unit
+from tests.devices import PTX, kernels_for
+from tests.oracles import oracle, sweeps
+from tests.oracles.oracle import GATES
+from tests.oracles.sweeps import ORDERS
+from tests.ptx_on_cpu import Error, special_function_unit
 
 SCALES = (4, 16, 64, 256)
 

@@ -8,10 +8,10 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
-import cpp_library
 import numpy as np
 
-from ptx_on_cpu.assemble import MAX_OPERANDS, Kind, Program
+from tests import cpp_library
+from tests.ptx_on_cpu.assemble import MAX_OPERANDS, Kind, Program
 
 HERE = Path(__file__).parent / "machine"
 

@@ -20,14 +20,14 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
-import ptx_on_cpu
 import torch
-from triton_operators import registered
 
 from gelu_kernels.triton_kernels import launch
+from tests import ROOT, ptx_on_cpu
+from tests.triton_operators import registered
 
 HERE = Path(__file__).parent
-BUILD = HERE.parent.parent / "build" / "stub_driver"
+BUILD = ROOT / "build" / "stub_driver"
 CACHE = BUILD / "cache"
 
 # Of CUDA's errors.
@@ -291,7 +291,7 @@ def enabled(
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own."""
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "TRITON_CACHE_DIR": str(CACHE),
         "TRITON_INTERPRET": "0",
         **variables,

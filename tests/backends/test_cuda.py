@@ -1,0 +1,379 @@
+"""What only a GPU shows: streams, graphs, devices, huge tensors, and that it has the CPU's bits."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Timer
+
+import pytest
+import torch
+from torch import Tensor
+
+from gelu_kernels import functional
+from gelu_kernels.operators import IN_ROW_MAJOR_ORDER
+from tests import ROOT, bits
+from tests.calls import CORE_CALLS, DTYPES, Call, Results
+from tests.devices import kernels_for
+from tests.layouts import LAYOUTS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+ops = torch.ops.gelu_kernels
+
+SPIN = 'extern "C" __global__ void spin(volatile int* released) { while (!*released); }'
+LONGER_THAN_ANY_CALL = 60  # seconds, also for one of 16 processes on the GPU
+
+
+@pytest.fixture(params=["cuda", "triton"], autouse=True)
+def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    with kernels_for(request.param):
+        yield request.param
+
+
+@pytest.fixture(params=CORE_CALLS, ids=str)
+def call(request: pytest.FixtureRequest) -> Call:
+    return request.param
+
+
+def tensors(
+    call: Call,
+    rows: int = 1000,
+    columns: int = 520,
+    device: str = "cuda",
+    dtype: torch.dtype = torch.float32,
+) -> list[Tensor]:
+    return call.inputs((rows, columns), lambda *s: torch.randn(s, device=device).to(dtype))
+
+
+def assert_same_bits(ours: Results, expected: Results) -> None:
+    for a, b in zip(ours, expected, strict=True):
+        assert bits.differing(a, b) == 0
+
+
+@pytest.mark.parametrize("columns", [520, 1031])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large_tensors_have_the_bits_of_the_cpu(
+    call: Call, dtype: torch.dtype, columns: int
+) -> None:
+    """The rest is in test_same_bits.py."""
+    inputs = tensors(call, 5000, columns, dtype=dtype)
+    expected = call(*(t.cpu() for t in inputs))
+    assert_same_bits(tuple(t.cpu() for t in call(*inputs)), expected)
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_bits_are_those_of_every_run(
+    call: Call, dtype: torch.dtype, deterministic: None
+) -> None:
+    """In this mode torch fills new tensors with NaN: a place that no kernel writes is seen too."""
+    inputs = tensors(call, 5000, 1031, dtype=dtype)
+    first = call(*inputs)
+    assert not any(t.isnan().any() for t in first if t.is_floating_point())
+    for _ in range(5):
+        assert_same_bits(call(*inputs), first)
+
+
+# Streams and graphs
+
+
+@contextmanager
+def held(stream: torch.cuda.Stream) -> Iterator[Tensor]:
+    """Work for the stream waits until `released` is 1: at the end of the block, or before, where
+    the block itself waits for the stream and would do so for ever."""
+    released = torch.zeros(1, dtype=torch.int32, pin_memory=True)
+    spin = torch.cuda._compile_kernel(SPIN, "spin")
+    spin(args=[released], stream=stream)
+    timer = Timer(LONGER_THAN_ANY_CALL, released.fill_, [1])
+    timer.start()
+    try:
+        yield released
+    finally:
+        timer.cancel()
+        released.fill_(1)
+        stream.synchronize()
+
+
+def test_work_waits_for_the_current_stream(call: Call) -> None:
+    inputs = tensors(call)
+    expected = call(*inputs)
+    place = list(call.tensors).index(call.leading)
+    late = [*inputs]
+    late[place] = torch.full_like(inputs[place], torch.nan)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        call(*late)  # leaves memory in this stream's pool: an allocation might wait
+        with held(stream) as released:
+            late[place].copy_(inputs[place])
+            results = call(*late)
+            torch.cuda.default_stream().synchronize()  # work sent there instead has read NaN
+            assert not released.item(), "the call waited for the GPU"
+    assert_same_bits(results, expected)
+
+
+def test_work_waits_for_no_other_stream(call: Call) -> None:
+    inputs = tensors(call)
+    expected = call(*inputs)
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        call(*inputs)  # as above
+        with held(torch.cuda.default_stream()) as released:
+            results = call(*inputs)
+            stream.synchronize()
+            assert not released.item(), "the default stream was waited for"
+    assert_same_bits(results, expected)
+
+
+def captured(
+    call: Callable[..., Results], inputs: list[Tensor]
+) -> tuple[torch.cuda.CUDAGraph, tuple]:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        call(*inputs)  # a kernel's first call loads it, which cannot be captured
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = call(*inputs)
+    return graph, results
+
+
+def training_step(dy: Tensor, x: Tensor, bias: Tensor) -> Results:
+    x, bias = x.detach().requires_grad_(), bias.detach().requires_grad_()
+    y = functional.bias_gelu(x, bias)
+    return y.detach(), *torch.autograd.grad(y, (x, bias), dy)
+
+
+def check_replays(call: Callable[..., Results], inputs: list[Tensor]) -> None:
+    """A replay reads what its inputs hold by then."""
+    graph, results = captured(call, inputs)
+    for _ in range(2):
+        for t in inputs:
+            if t.is_floating_point():
+                t.normal_()
+        expected = call(*inputs)
+        graph.replay()
+        assert_same_bits(results, expected)
+
+
+def test_graphs(call: Call) -> None:
+    check_replays(call, tensors(call))
+
+
+def test_a_training_step_in_a_graph() -> None:
+    shapes = ((1000, 520), (1000, 520), (520,))
+    check_replays(training_step, [torch.randn(shape, device="cuda") for shape in shapes])
+
+
+SMALL_WARM_UP = """
+from tests import bits
+import torch
+from tests.calls import CORE_CALLS
+
+def inputs(call, *shape):
+    return call.inputs(shape, lambda *s: torch.randn(s, device="cuda"))
+
+for call in CORE_CALLS:
+    large = inputs(call, 4096, 1024)
+    call(*inputs(call, 4, 512))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = call(*large)
+    graph.replay()
+    assert all(bits.differing(a, b) == 0 for a, b in zip(results, call(*large)))
+print(len(CORE_CALLS), "captured")
+"""
+
+
+def test_a_large_call_is_captured_after_a_small_one(backend: str) -> None:
+    """In a process of its own, where nothing is loaded yet."""
+    if backend == "triton":
+        pytest.skip("Triton compiles another kernel for another size, which cannot be captured")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    result = subprocess.run(
+        [sys.executable, "-c", SMALL_WARM_UP], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{len(CORE_CALLS)} captured\n"
+
+
+def test_each_replay_draws_a_mask() -> None:
+    """That which an eager call draws from the same state of the generator."""
+    x = torch.randn(1000, 520, device="cuda")
+    graph, (y,) = captured(lambda x: (functional.soi_map(x),), [x])
+    torch.cuda.manual_seed(7)
+    masks = []
+    for _ in range(2):
+        graph.replay()
+        masks.append(y != 0)
+    assert not torch.equal(*masks)
+    torch.cuda.manual_seed(7)
+    assert all(torch.equal(functional.soi_map(x) != 0, mask) for mask in masks)
+
+
+def test_compiled_into_graphs() -> None:
+    """The mode of torch.compile that captures graphs."""
+    torch._dynamo.reset()
+    compiled = torch.compile(functional.bias_gelu, fullgraph=True, mode="reduce-overhead")
+    with torch.no_grad():
+        for _ in range(4):  # a warm-up, a capture, replays
+            x, bias = torch.randn(64, 520, device="cuda"), torch.randn(520, device="cuda")
+            torch.compiler.cudagraph_mark_step_begin()
+            assert_same_bits((compiled(x, bias),), (functional.bias_gelu(x, bias),))
+
+
+# Devices
+
+
+def current_context() -> int | None:
+    """The driver's, in which every runtime of the process works."""
+    context = ctypes.c_void_p()
+    assert ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) == 0
+    return context.value
+
+
+def test_the_current_context_stays(call: Call) -> None:
+    inputs = tensors(call)
+    before = current_context()
+    call(*inputs)
+    assert before is not None
+    assert current_context() == before
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_another_device_than_the_current_one(call: Call) -> None:
+    inputs = tensors(call)
+    expected = call(*inputs)
+    elsewhere = [t.to("cuda:1") for t in inputs]
+    before = current_context()
+    results = call(*elsewhere)
+    assert current_context() == before
+    assert torch.cuda.current_device() == 0
+    assert all(t.device.index == 1 for t in results)
+    assert_same_bits(tuple(t.to("cuda:0") for t in results), expected)
+    assert_same_bits(call(*inputs), expected)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("x_device, bias_device", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_bias_on_another_device(x_device: str, bias_device: str, grad: bool) -> None:
+    x = torch.ones(2, 3, device=x_device, requires_grad=grad)
+    bias = torch.ones(3, device=bias_device)
+    message = f"bias must be on the device of x, {x_device}"
+    for f in (functional.bias_gelu, ops.fused_bias_gelu):
+        with pytest.raises(ValueError, match=f"fused_bias_gelu: {message}"):
+            f(x, bias)
+    with pytest.raises(ValueError, match=f"gate_forward: {message}"):
+        ops.gate_forward(x, bias, "normal")
+
+
+@pytest.mark.parametrize("x_device, dy_device", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_gradient_on_another_device(x_device: str, dy_device: str) -> None:
+    x, bias = torch.ones(2, 3, device=x_device), torch.ones(3, device=x_device)
+    dy = torch.ones(2, 3, device=dy_device)
+    for op in (ops.gate_backward, ops.gate_backward_bias):
+        with pytest.raises(ValueError, match=f"{op.__name__}: dy must be on the device of x"):
+            op(dy, x, bias, "normal")
+
+
+# Memory
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "second half", "transposed"])
+def test_nothing_is_copied(call: Call, layout: str) -> None:
+    """An expanded gradient is not materialised, and rows that lie apart are read where they lie."""
+
+    def make(*shape: int) -> Tensor:
+        return LAYOUTS[layout](lambda *s: torch.randn(s, device="cuda"), shape)
+
+    given = dict(zip(call.tensors, call.inputs((4096, 256), make), strict=True))
+    if "dy" in given:
+        given["dy"] = torch.ones((), device="cuda").expand_as(given["dy"])
+    results = call(*given.values())
+    size = sum(t.nbytes for t in results)
+    del results
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
+    call(*given.values())
+    peak = torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
+    assert size <= peak < 1.1 * size
+
+
+def test_out_of_memory() -> None:
+    """An input of stride 0 takes no memory; a result would take twice what there is."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    number = torch.zeros((), device="cuda", dtype=torch.bfloat16)
+    # A mask or codes would be as large, and are made on the CPU.
+    on_the_cpu = IN_ROW_MAJOR_ORDER.keys()
+    calls = [call for call in CORE_CALLS if on_the_cpu.isdisjoint(call.tensors.values())]
+    for call in calls:
+        with pytest.raises(torch.OutOfMemoryError):
+            call(*call.inputs((total // 1024, 1024), lambda *s: number.expand(s)))
+    for call in calls:
+        call(*tensors(call))
+    torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_more_than_two_to_the_31_elements(biased: bool) -> None:
+    """Elements on both sides of 2^31 differ from all others. g(40) = 40 and g'(40) = 1."""
+    rows, columns = 2**31 // 4096 + 5, 4096
+    size = rows * columns
+    torch.cuda.empty_cache()
+    if torch.cuda.mem_get_info()[0] < 10 * size:
+        pytest.skip("needs 20 GiB of free GPU memory")
+    places = [0, 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, size - 33, size - 1]
+    columns_of_places = [place % columns for place in places]
+
+    def at_places(t: Tensor) -> list[float]:
+        return [t.view(-1)[place].item() for place in places]
+
+    def others_are(t: Tensor, number: float) -> bool:
+        for place in places:
+            t.view(-1)[place] = number
+        return bool((t == number).all())
+
+    x = torch.full((rows, columns), 40.0, dtype=torch.bfloat16, device="cuda")
+    few = torch.linspace(-2, 2, len(places)).to(torch.bfloat16)
+    for place, number in zip(places, few, strict=True):
+        x.view(-1)[place] = number
+    few = few.cuda()
+    zero = torch.zeros(columns, dtype=torch.bfloat16, device="cuda")
+    bias, bias_of_few = (zero, zero[: len(few)]) if biased else (None, None)
+
+    y = ops.gate_forward(x, bias, "normal")
+    assert at_places(y) == ops.gate_forward(few, bias_of_few, "normal").tolist()
+    assert others_are(y, 40)
+    dy = y.fill_(1)
+    dx = ops.gate_backward(dy, x, bias, "normal")
+    expected = ops.gate_backward(torch.ones_like(few), few, bias_of_few, "normal").tolist()
+    assert at_places(dx) == expected
+    assert others_are(dx, 1)
+    if biased:
+        # Zeros elsewhere: a sum of 2^19 ones would drown the few in its rounding.
+        del dx
+        dy.zero_()
+        for place in places:
+            dy.view(-1)[place] = 1
+        dx, dbias = ops.gate_backward_bias(dy, x, zero, "normal")
+        assert at_places(dx) == expected
+        assert others_are(dx, 0)
+        sums = torch.zeros(columns, dtype=torch.float64)
+        for column, derivative in zip(columns_of_places, expected, strict=True):
+            sums[column] += derivative
+        torch.testing.assert_close(dbias.double().cpu(), sums, rtol=2**-7, atol=2**-9)

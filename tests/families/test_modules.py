@@ -1,0 +1,153 @@
+"""The modules of gelu_kernels.nn: each is its function, with parameters, copies and a name."""
+
+import copy
+import inspect
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from gelu_kernels import nn, reference
+from gelu_kernels.operators import PUBLIC
+from tests.calls import APPROXIMATE, GATES, SEED, Sample, call_of, positive
+
+ROWS = {name: row for row in PUBLIC for name in row.modules}
+
+
+def parameters(name: str) -> set[str]:
+    """Of the constructor."""
+    return set(inspect.signature(getattr(nn, name)).parameters)
+
+
+def selected(name: str, gate: str) -> dict[str, str]:
+    """The argument of the constructor that chooses the gate."""
+    given = {"gate": gate, "approximate": APPROXIMATE[gate]}
+    return {keyword: given[keyword] for keyword in given.keys() & parameters(name)}
+
+
+CASES = [
+    (name, gate)
+    for name, row in ROWS.items()
+    for gate in ([row.modules[name]] if row.modules[name] else GATES)
+    if None not in selected(name, gate).values()
+]
+
+
+def build(name: str, gate: str, **options: object) -> torch.nn.Module:
+    """For inputs of six features."""
+    sizes = {"features": 6, "in_features": 6, "out_features": 5, "dtype": torch.float64}
+    taken = {argument: sizes[argument] for argument in sizes.keys() & parameters(name)}
+    module = getattr(nn, name)(**taken, **selected(name, gate), **options)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    if "scale" in dict(module.named_parameters()):
+        module.scale.data = positive(module.scale.data)
+    return module
+
+
+def expected(name: str, gate: str, module: torch.nn.Module, x: Tensor) -> Tensor:
+    """The formula, of the module's own parameters."""
+    own = dict(module.named_parameters())
+    if "weight" in own:
+        x = torch.nn.functional.linear(x, own.pop("weight"))
+    (y,) = Sample(call_of(ROWS[name]), gate, [x, *own.values()]).expected()
+    return y
+
+
+def test_every_module_is_here() -> None:
+    with_linear = {"GateLinear", "GLULinear", "MLP"}  # test_linear.py
+    modules = {name for name, _ in inspect.getmembers(nn, inspect.isclass)}
+    assert modules - with_linear == set(ROWS)
+
+
+@pytest.mark.parametrize("name, gate", CASES)
+def test_values_and_gradients(name: str, gate: str, device: str) -> None:
+    module = build(name, gate).to(device)
+    for shape in ((6,), (3, 6), (100, 80, 6)):  # so many that similar gates draw different masks
+        x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
+        leaves = [x, *module.parameters()]
+        torch.manual_seed(SEED)
+        y, e = module(x), expected(name, gate, module, x)
+        torch.testing.assert_close(y, e)
+        ours, theirs = (torch.autograd.grad(t.square().sum(), leaves) for t in (y, e))
+        torch.testing.assert_close(ours, theirs)
+
+
+def saving(name: str) -> list[dict[str, object]]:
+    if "save" not in parameters(name):
+        return [{}]
+    return [{}, {"save": "8bit"}, {"save": "4bit", "dither": True}]
+
+
+@pytest.mark.parametrize(
+    "name, gate, options", [(*case, options) for case in CASES for options in saving(case[0])]
+)
+def test_copies_and_representation(name: str, gate: str, options: dict[str, object]) -> None:
+    module = build(name, gate, **options)
+    x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    for keyword, value in (selected(name, gate) | options).items():
+        assert f"{keyword}={value!r}" in repr(module)
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert type(other) is type(module) and repr(other) == repr(module)
+        results = []
+        for m in (module, other):
+            torch.manual_seed(SEED)
+            y = m(x)
+            results.append([y, *torch.autograd.grad(y.sum(), x)])
+        assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_gelu_has_the_state_of_linear(bias: bool, tmp_path) -> None:
+    torch.manual_seed(1)
+    ours = nn.LinearGELU(7, 5, bias)
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(7, 5, bias)
+    assert ours.state_dict().keys() == linear.state_dict().keys()
+    for a, b in zip(ours.parameters(), linear.parameters(), strict=True):
+        assert torch.equal(a, b)  # the same initialisation
+    for source, target in (
+        (nn.LinearGELU(7, 5, bias), linear),
+        (torch.nn.Linear(7, 5, bias), ours),
+    ):
+        torch.save(source.state_dict(), tmp_path / "state")
+        target.load_state_dict(torch.load(tmp_path / "state"))
+        for a, b in zip(source.parameters(), target.parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_linear_gelu_without_bias() -> None:
+    layer = nn.LinearGELU(7, 5, bias=False, dtype=torch.float64)
+    x = torch.randn(3, 7, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), reference.gelu(x @ layer.weight.T))
+
+
+def test_linear_gelu_takes_device_and_dtype_where_linear_does() -> None:
+    layer = nn.LinearGELU(7, 5, True, "meta", torch.bfloat16)
+    assert layer.weight.is_meta and layer.bias.dtype == torch.bfloat16
+
+
+def test_bias_gelu_starts_at_zero(device: str) -> None:
+    module = nn.BiasGELU(5, device=device)
+    assert list(module.state_dict()) == ["bias"]
+    assert torch.equal(module.bias, torch.zeros(5, device=device))
+    torch.nn.init.normal_(module.bias)
+    module.reset_parameters()
+    assert not module.bias.any()
+
+
+@pytest.mark.parametrize("name, gate", [c for c in CASES if ROWS[c[0]].is_random])
+def test_in_evaluation_nothing_is_drawn(name: str, gate: str, device: str) -> None:
+    module = build(name, gate).to(device).eval()
+    x = torch.randn(50, 6, dtype=torch.float64, device=device)
+    y = ROWS[name].formula_of(getattr(reference, gate), reference.DISTRIBUTIONS[gate])(
+        x, *module.parameters()
+    )
+    torch.testing.assert_close(module(x), y)
+
+
+def test_silu_is_not_in_place() -> None:
+    assert repr(nn.SiLU(inplace=False)) == "SiLU()"
+    with pytest.raises(ValueError, match="nn.SiLU: inplace must be False, got True"):
+        nn.SiLU(inplace=True)

@@ -1,0 +1,55 @@
+"""Autocast: the operators keep the dtype of x, as F.gelu does, and the other tensors follow it."""
+
+import pytest
+import torch
+
+from gelu_kernels import nn, reference
+from tests.calls import PUBLIC_CALLS, SEED, Call, Sample
+
+close = {"rtol": 2**-6, "atol": 2**-5}  # bfloat16
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
+def test_the_others_follow_x(call: Call, compiled: bool, device: str) -> None:
+    torch.compiler.reset()
+    x, *others = call.inputs((6, 4), lambda *s: torch.randn(s, device=device))
+    leaves = [x.bfloat16().requires_grad_(), *(t.requires_grad_() for t in others)]
+
+    f = call.function()
+    f = torch.compile(f, fullgraph=True, backend="aot_eager") if compiled else f
+    with torch.autocast(device, torch.bfloat16):
+        assert f(x, *others).dtype == torch.float32
+        torch.manual_seed(SEED)
+        y = f(*leaves)
+    assert y.dtype == torch.bfloat16
+    y.sum().backward()
+    assert leaves[0].grad.dtype == torch.bfloat16
+    assert all(t.grad.dtype == torch.float32 for t in others)
+    sample = Sample(call, call.gates[0], [t.detach().bfloat16() for t in leaves])
+    doubles = sample.leaves(torch.float64)
+    (expected,) = sample.expected(*doubles)
+    gradients = torch.autograd.grad(expected.sum(), doubles)
+    torch.testing.assert_close(y.double(), expected, **close)
+    torch.testing.assert_close([t.grad.double() for t in leaves], list(gradients), **close)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_linear_gelu(compiled: bool, device: str) -> None:
+    """Its product has the dtype of autocast, and the bias follows."""
+    torch.compiler.reset()
+    layer = nn.LinearGELU(7, 5, device=device)
+    linear = torch.nn.Linear(7, 5, device=device, dtype=torch.float64)
+    linear.load_state_dict(layer.state_dict())
+    x = torch.randn(3, 7, device=device)
+    call = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+    with torch.autocast(device, torch.bfloat16):
+        y = call(x)
+    assert y.dtype == torch.bfloat16
+    expected = reference.gelu(linear(x.double()))
+    torch.testing.assert_close(y.double(), expected, rtol=2**-6, atol=2**-6)
+    y.sum().backward()
+    expected.sum().backward()
+    for ours, e in zip(layer.parameters(), linear.parameters(), strict=True):
+        assert ours.grad.dtype == torch.float32
+        torch.testing.assert_close(ours.grad.double(), e.grad, rtol=2**-5, atol=2**-5)

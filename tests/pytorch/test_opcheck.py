@@ -1,0 +1,64 @@
+"""PyTorch's own examination of a custom operator, and what a schema says of each."""
+
+import pytest
+import torch
+
+from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, PublicOperator
+from tests.calls import CALLS, Call, normal
+from tests.layouts import LAYOUTS
+
+# Two runs of a random operator differ: only what does not compare them.
+OF_RANDOM = ("test_schema", "test_autograd_registration", "test_faketensor")
+CASES = [(torch.float32, "transposed", (3, 4, 8))]
+SLOW_CASES = [
+    (torch.float64, "contiguous", (3, 8)),
+    (torch.float32, "contiguous", (0, 8)),
+    (torch.float16, "contiguous", (3, 8)),
+    (torch.float32, "second half", (5, 6)),
+    (torch.float32, "contiguous", (5, 2)),
+]
+
+
+def check(call: Call, dtype: torch.dtype, layout: str, shape: tuple, grad: bool, device: str):
+    def make(*s: int) -> torch.Tensor:
+        return LAYOUTS[layout](lambda *t: normal(*t, dtype=dtype, device=device), s)
+
+    tensors = call.inputs(shape, make)
+    tensors = [t.detach().requires_grad_(grad and t.is_floating_point()) for t in tensors]
+    arguments, keywords = call.arguments(*tensors, gate=call.gates[-1])
+    chosen = {"test_utils": OF_RANDOM} if call.is_random else {}
+    torch.library.opcheck(call.op.overload, arguments, keywords, **chosen)
+
+
+@pytest.mark.parametrize(
+    "case", [*CASES, *(pytest.param(c, marks=pytest.mark.slow) for c in SLOW_CASES)], ids=str
+)
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_opcheck(call: Call, case: tuple, device: str) -> None:
+    check(call, *case, True, device)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=str)
+def test_opcheck_without_gradients(call: Call, device: str) -> None:
+    check(call, torch.bfloat16, "contiguous", (3, 8), False, device)
+
+
+@pytest.mark.parametrize("op", [*CORE, *PUBLIC], ids=lambda op: op.name)
+def test_tags(op: CoreOperator | PublicOperator) -> None:
+    assert torch.Tag.pt2_compliant_tag in op.overload.tags
+    is_random = isinstance(op, PublicOperator) and op.family in ("soi", "dropout")
+    assert (torch.Tag.nondeterministic_seeded in op.overload.tags) == is_random
+
+
+def test_schemas_of_gelu() -> None:
+    """What programs were written for."""
+    schemas = [
+        str(getattr(torch.ops.gelu_kernels, name).default._schema)
+        for name in ("fused_gelu", "fused_bias_gelu")
+    ]
+    assert schemas == [
+        'gelu_kernels::fused_gelu(Tensor x, *, str approximate="none", str? save=None, '
+        "Tensor? seed=None) -> Tensor",
+        'gelu_kernels::fused_bias_gelu(Tensor x, Tensor bias, *, str approximate="none", '
+        "str? save=None, Tensor? seed=None) -> Tensor",
+    ]

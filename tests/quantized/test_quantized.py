@@ -1,0 +1,321 @@
+"""Gates and GLUs in eight bits: the numbers and scales that the specifications say, for the results
+that the unquantised operators give."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from gelu_kernels import functional
+from gelu_kernels.functional import Quantized
+from tests import bits
+from tests.oracles.quantized_oracle import FORMATS, Expected, quantised, unswizzled
+
+ops = torch.ops.gelu_kernels
+GATES = ("normal", "laplace")
+DTYPES = (torch.bfloat16, torch.float32)
+SCALINGS = ("TensorWise", "RowWise", "BlockWise1x128", "BlockWise1x32")
+SCALE = 0.0123
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+each_format = pytest.mark.parametrize("float8", FORMATS, ids=str)
+each_mode = pytest.mark.parametrize("mode", ["floor", "rceil"])
+each_scaling = pytest.mark.parametrize("scaling", SCALINGS)
+
+
+def check(data: Tensor, scales: Tensor, expected: Expected) -> None:
+    if scales.dtype == torch.float8_e8m0fnu:
+        assert torch.equal(scales.view(torch.uint8).int(), expected.scales.int())
+    else:
+        shape = expected.scales.shape
+        torch.testing.assert_close(
+            scales.double().view(shape), expected.scales, rtol=0, atol=0, equal_nan=True
+        )
+    codes = data.view(torch.uint8)
+    numbers = data.double()
+    assert (codes[expected.numbers.isnan()] == 0x7F).all()
+    torch.testing.assert_close(numbers, expected.numbers, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(
+        numbers.signbit() & ~numbers.isnan(), expected.numbers.signbit() & ~numbers.isnan()
+    )
+
+
+def options(scaling: str) -> dict[str, object]:
+    return {"scaling": scaling} | (
+        {"scale": torch.tensor(SCALE)} if scaling == "TensorWise" else {}
+    )
+
+
+def spread(*shape: int) -> Tensor:
+    """Rows and columns of many magnitudes."""
+    return torch.randn(shape) * torch.exp2(torch.randint(-20, 8, (*shape[:-1], 1)).float())
+
+
+def every_bfloat16() -> Iterator[Tensor]:
+    """In blocks of 32 along rows and columns: mixed, by magnitude, and mixed with neighbours."""
+    every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
+    by_magnitude = every[every.abs().float().argsort(stable=True)]
+    for order in (every[torch.randperm(2**16)], by_magnitude, mixed(by_magnitude)):
+        yield order.view(-1, 256)
+        yield order.view(256, -1).t()
+
+
+def mixed(t: Tensor) -> Tensor:
+    groups = t.view(-1, 1024)
+    return groups[:, torch.randperm(1024)].flatten()
+
+
+def straight(numbers: Tensor, **choices: object) -> Quantized | tuple[Quantized, Quantized]:
+    """Any numbers, quantised: a gradient that is multiplied by one."""
+    return functional.quantized_gate_backward(numbers, torch.full_like(numbers, 100), **choices)
+
+
+@each_format
+@each_mode
+def test_every_bfloat16(float8: torch.dtype, mode: str) -> None:
+    for numbers in every_bfloat16():
+        row, column = straight(numbers, dtype=float8, mode=mode, along="both")
+        check(*row, quantised(numbers, float8, "BlockWise1x32", mode))
+        check(*column, quantised(numbers.t(), float8, "BlockWise1x32", mode))
+
+
+@each_format
+@each_mode
+def test_random_bits_of_float32(float8: torch.dtype, mode: str) -> None:
+    integers = torch.randint(-(2**31), 2**31, (256, 1024), dtype=torch.int64).int()
+    near = (integers & 0x07FFFFFF) | 0x38000000  # of like magnitudes
+    for numbers in (integers.view(torch.float32), near.view(torch.float32)):
+        row, column = straight(numbers, dtype=float8, mode=mode, along="both")
+        check(*row, quantised(numbers, float8, "BlockWise1x32", mode))
+        check(*column, quantised(numbers.t(), float8, "BlockWise1x32", mode))
+
+
+SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 2.0**-133, -(2.0**-126), 3e38]
+
+
+@each_dtype
+@each_mode
+def test_special_blocks(dtype: torch.dtype, mode: str) -> None:
+    """A block of one number alone, and of it beside ordinary ones."""
+    rows = [torch.full((32,), special, dtype=dtype) for special in SPECIAL]
+    rows += [torch.cat([row[:1], torch.randn(31).to(dtype)]) for row in rows]
+    numbers = torch.stack([*rows, *rows[: 32 - len(rows)]])
+    row, column = straight(numbers, mode=mode, along="both")
+    check(*row, quantised(numbers, torch.float8_e4m3fn, "BlockWise1x32", mode))
+    check(*column, quantised(numbers.t(), torch.float8_e4m3fn, "BlockWise1x32", mode))
+
+
+@pytest.mark.parametrize("shape", [(128,), (1, 128), (33, 128), (64, 640), (2, 32, 128), (3, 2048)])
+@each_scaling
+@each_dtype
+@each_format
+def test_forward(
+    float8: torch.dtype, dtype: torch.dtype, scaling: str, shape: tuple[int, ...]
+) -> None:
+    x, up = spread(*shape).to(dtype), spread(*shape).to(dtype)
+    bias = torch.randn(shape[-1]).to(dtype)
+    results = [
+        (functional.gate(x), functional.quantized_gate(x, dtype=float8, **options(scaling))),
+        (
+            functional.gate(x, bias, gate="laplace"),
+            functional.quantized_gate(x, bias, gate="laplace", dtype=float8, **options(scaling)),
+        ),
+        (
+            functional.swiglu(x, up),
+            functional.quantized_swiglu(x, up, dtype=float8, **options(scaling)),
+        ),
+        (
+            functional.geglu(torch.cat([x, up], -1), approximate="tanh"),
+            functional.quantized_geglu(
+                torch.cat([x, up], -1), approximate="tanh", dtype=float8, **options(scaling)
+            ),
+        ),
+    ]
+    for y, (data, scales) in results:
+        assert data.shape == y.shape and data.is_contiguous() and data.dtype == float8
+        check(data, scales, quantised(y, float8, scaling, "floor", SCALE))
+
+
+@pytest.mark.parametrize("rows, columns", [(32, 32), (32, 160), (160, 32), (96, 4096), (384, 256)])
+@each_dtype
+@each_mode
+def test_columns_and_swizzled_scales(
+    dtype: torch.dtype, mode: str, rows: int, columns: int
+) -> None:
+    x = spread(rows, columns).to(dtype)
+    y = functional.silu(x)
+    for swizzle in ("NO_SWIZZLE", "SWIZZLE_32_4_4"):
+        chosen = {"gate": "logistic", "mode": mode, "swizzle": swizzle}
+        row, column = functional.quantized_gate(x, along="both", **chosen)
+        for pair, of in ((row, y), (column, y.t())):
+            scales = pair.scale
+            if swizzle != "NO_SWIZZLE":
+                n, m = of.shape
+                assert scales.shape == (32 * -(-n // 128), 16 * -(-m // 128))
+                padding = scales.view(torch.uint8).count_nonzero()
+                scales = unswizzled(scales, n, m // 32)
+                assert padding == scales.count_nonzero()
+                scales = scales.view(torch.float8_e8m0fnu)
+            check(pair.data, scales, quantised(of, torch.float8_e4m3fn, "BlockWise1x32", mode))
+        alone = [functional.quantized_gate(x, along=along, **chosen) for along in ("row", "column")]
+        for pair, of_both in zip(alone, (row, column), strict=True):
+            assert all(same(a, b) for a, b in zip(pair, of_both, strict=True))
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    return a.dtype == b.dtype and bits.same(a, b)
+
+
+def backward(dtype: torch.dtype, rows: int, columns: int) -> tuple[Tensor, ...]:
+    return tuple(spread(rows, columns).to(dtype) for _ in range(3))
+
+
+@pytest.mark.parametrize("rows, columns", [(32, 32), (160, 288), (2080, 64)])
+@each_dtype
+@pytest.mark.parametrize("gate", GATES)
+def test_backward(gate: str, dtype: torch.dtype, rows: int, columns: int) -> None:
+    """The gradients that the unquantised operators give, quantised."""
+    dy, x, up = backward(dtype, rows, columns)
+    bias = torch.randn(columns).to(dtype)
+    float8, kind = torch.float8_e5m2, "BlockWise1x32"
+
+    def compare(pairs: tuple[Quantized, Quantized], dx: Tensor) -> None:
+        check(*pairs[0], quantised(dx, float8, kind, "rceil"))
+        check(*pairs[1], quantised(dx.t(), float8, kind, "rceil"))
+
+    chosen = {"gate": gate, "dtype": float8, "along": "both", "mode": "rceil"}
+    compare(
+        functional.quantized_gate_backward(dy, x, **chosen), ops.gate_backward(dy, x, None, gate)
+    )
+    dx, dbias = ops.gate_backward_bias(dy, x, bias, gate)
+    pairs, dbias_beside = functional.quantized_gate_backward(dy, x, bias, **chosen)
+    compare(pairs, dx)
+    assert same(dbias_beside, dbias)
+    for pairs, gradient in zip(
+        functional.quantized_glu_backward(dy, x, up, **chosen),
+        ops.glu_backward(dy, x, up, None, gate),
+        strict=True,
+    ):
+        compare(pairs, gradient)
+    halves = torch.cat([x, up], -1)
+    dx = ops.glu_halves_backward(dy, halves, None, gate)
+    compare(functional.quantized_glu_backward(dy, halves, **chosen), dx)
+    swizzled = functional.quantized_glu_backward(dy, halves, **chosen, swizzle="SWIZZLE_32_4_4")
+    for pair, of in zip(swizzled, (dx, dx.t()), strict=True):
+        scales = unswizzled(pair.scale, of.shape[0], of.shape[1] // 32)
+        check(pair.data, scales.view(torch.float8_e8m0fnu), quantised(of, float8, kind, "rceil"))
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "a half of a row": lambda t: torch.cat([t, t], -1)[..., : t.shape[-1]],
+    "transposed": lambda t: t.t().contiguous().t(),
+    "every other column": lambda t: t.repeat_interleave(2, -1)[..., ::2],
+    "expanded": lambda t: t[:1].expand_as(t),
+    "misaligned": lambda t: torch.cat([t.flatten()[:1], t.flatten()])[1:].view_as(t),
+    "permuted": lambda t: t.view(4, -1, t.shape[-1]).transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_scaling
+def test_layouts(scaling: str, layout: str) -> None:
+    x, up = (LAYOUTS[layout](spread(64, 256).bfloat16()) for _ in range(2))
+    along = "both" if scaling == "BlockWise1x32" else "row"
+    chosen = options(scaling) | {"along": along, "gate": "normal"}
+    for results, of_copies in (
+        (
+            functional.quantized_gate(x, **chosen),
+            functional.quantized_gate(x.contiguous(), **chosen),
+        ),
+        (
+            functional.quantized_glu(x, up, **chosen),
+            functional.quantized_glu(x.contiguous(), up.contiguous(), **chosen),
+        ),
+    ):
+        for pair, pair_of_copies in zip(tree_leaves(results), tree_leaves(of_copies), strict=True):
+            assert same(pair, pair_of_copies)
+
+
+@each_scaling
+def test_empty(scaling: str) -> None:
+    for shape in ((0, 128), (128, 0)):
+        along = "both" if scaling == "BlockWise1x32" else "row"
+        x = torch.empty(shape)
+        results = functional.quantized_gate(x, **options(scaling), along=along)
+        data = tree_leaves(results)[0]
+        assert data.shape == shape
+        if scaling == "TensorWise":
+            assert results.amax == 0
+        if scaling == "RowWise":
+            assert (results.scale == 2.0**-126).all()
+    _, dbias = functional.quantized_gate_backward(*[torch.empty(0, 32)] * 2, torch.ones(32))
+    assert torch.equal(dbias, torch.zeros(32))
+
+
+def every_result(dtype: torch.dtype) -> list[Tensor]:
+    """Of each operator, scaling and format, each time the same."""
+    torch.manual_seed(0)
+    dy, x, up = backward(dtype, 320, 640)
+    bias, float8 = torch.randn(640).to(dtype), tuple(FORMATS)
+    results: list = [straight(dy, dtype=f, mode="rceil", along="both") for f in float8]
+    for scaling in SCALINGS:
+        chosen = options(scaling)
+        results.append(functional.quantized_gate(x, bias, **chosen))
+        results.append(functional.quantized_swiglu(x, up, dtype=float8[1], **chosen))
+    results.append(functional.quantized_gate_backward(dy, x, bias, along="both"))
+    results.append(functional.quantized_glu_backward(dy, x, up, gate="normal", along="both"))
+    return tree_leaves(results)
+
+
+@each_dtype
+def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        expected = every_result(dtype)
+        for threads in (2, 3, 5):
+            torch.set_num_threads(threads)
+            assert all(map(same, every_result(dtype), expected))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(
+    not torch._C._dispatch_has_kernel_for_dispatch_key("aten::_scaled_mm_v2", "CPU"),
+    reason="needs a torch whose scaled_mm is for CPUs too",
+)
+def test_scaled_mm_takes_them() -> None:
+    """As they are, in the scalings that it has on a CPU."""
+    scaled_mm, kinds = torch.nn.functional.scaled_mm, torch.nn.functional.ScalingType
+    x, weight = torch.randn(32, 64).bfloat16(), torch.randn(48, 64).to(torch.float8_e4m3fn)
+    for kind, scale, ones in (
+        (kinds.TensorWise, torch.tensor(0.01), torch.ones(())),
+        (kinds.RowWise, None, torch.ones(1, 48)),
+    ):
+        data, scales = functional.quantized_gate(x, scaling=kind, scale=scale)
+        scales = scales if scale is None else scale
+        product = scaled_mm(data, weight.t(), scales, kind, ones, kind, output_dtype=torch.bfloat16)
+        expected = (data.double() * scales) @ weight.double().t()
+        torch.testing.assert_close(product.double(), expected, rtol=2.0**-8, atol=1e-5)
+    of_128 = functional.quantized_gate(torch.randn(8, 256), scaling=kinds.BlockWise1x128).scale
+    assert of_128.stride() == (1, 8)  # "outer-dim-major"
+
+
+@each_dtype
+@pytest.mark.parametrize("scaling", ["RowWise", "BlockWise1x128", "BlockWise1x32"])
+def test_dequantize(dtype: torch.dtype, scaling: str) -> None:
+    """Within half a unit of eight bits, 1/16 of a number or 2^-10 of the largest in the block."""
+    x = torch.randn(96, 384).to(dtype)
+    y = functional.gelu(x)
+    options = {"scaling": scaling, "mode": "rceil"}
+    results = functional.dequantize(*functional.quantized_gate(x, **options), dtype=dtype)
+    largest = y.double().abs().amax(-1, keepdim=True)
+    assert ((results - y).double().abs() <= y.double().abs() / 15.9 + largest * 2.0**-10).all()
+    if scaling == "BlockWise1x32":
+        options["swizzle"] = "SWIZZLE_32_4_4"
+        pair = functional.quantized_gate(x, **options)
+        assert torch.equal(
+            functional.dequantize(*pair, dtype=dtype, swizzle=options["swizzle"]), results
+        )

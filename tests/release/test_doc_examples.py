@@ -1,0 +1,42 @@
+"""Every public name has an example, and so has the README; pytest runs all, in docs/ as well."""
+
+import inspect
+from doctest import DocTestFinder, DocTestParser
+
+import pytest
+
+from gelu_kernels import compile, functional, nn, operators, replace
+from tests import ROOT
+
+README = ROOT / "README.md"
+PUBLIC = [
+    member
+    for module in (functional, nn, replace, compile)
+    for name, member in inspect.getmembers(module)
+    if (getattr(member, "__module__", None) or "").startswith(module.__name__) and name[0] != "_"
+]
+
+
+def test_public_names():
+    names = {member.__name__ for member in PUBLIC}
+    assert names >= {name for op in operators.PUBLIC for name in op.functions}
+    assert names >= {name for op in operators.PUBLIC for name in op.modules}
+    assert names >= {"replace_activations", "replace_gelu", "Replacement"}
+    assert names >= {"enable_fusion", "disable_fusion"}
+
+
+@pytest.mark.parametrize("member", PUBLIC, ids=lambda m: m.__qualname__)
+def test_public_names_have_examples(member):
+    (tests,) = [t for t in DocTestFinder().find(member) if t.name == member.__name__]
+    assert any(example.want for example in tests.examples)
+
+
+def test_readme_has_examples():
+    examples = DocTestParser().get_examples(README.read_text())
+    assert any("fused_gelu" in example.source and example.want for example in examples)
+
+
+def test_they_are_collected(pytestconfig):
+    assert pytestconfig.getoption("doctestmodules")
+    assert any(README.match(pattern) for pattern in pytestconfig.getoption("doctestglob"))
+    assert {"gelu_kernels", README.name, "docs"} <= set(pytestconfig.getini("testpaths"))

@@ -1,0 +1,35 @@
+"""examples/figures.py: the relations that it prints, and the picture in docs/."""
+
+import math
+import runpy
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests import ROOT
+
+pytest.importorskip("matplotlib")
+figures = runpy.run_path(str(ROOT / "examples" / "figures.py"))
+
+
+@pytest.mark.parametrize("x", [-1000.0, -30.0, 30.0, 1000.0])
+def test_the_cauchy_gate_meets_the_elu(x: float) -> None:
+    """g(x) = max(x, 0) - a F(-a) for a = |x|, and a F(-a) = 1/pi - 1 / (3 pi a^2) + O(a^-4)."""
+    assert figures["cauchy_apart"](x) == pytest.approx(1 / (3 * math.pi * x * x), rel=2 / x**2)
+
+
+def test_the_largest_differences_of_the_distributions() -> None:
+    assert figures["largest_difference"](1.0) == pytest.approx(0.1, abs=0.02)
+    assert figures["largest_difference"](1.702) == pytest.approx(0.01, abs=0.001)
+
+
+def test_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the docs have it, but for what another version of matplotlib may draw otherwise."""
+    drawn = tmp_path / "figures.png"
+    monkeypatch.setattr("sys.argv", ["figures.py", "--output", str(drawn)])
+    figures["main"]()
+    committed = ROOT / "docs" / "figures.png"
+    assert committed.stat().st_size < 60_000
+    with Image.open(drawn) as ours, Image.open(committed) as theirs:
+        assert ours.size == theirs.size
