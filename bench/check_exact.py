@@ -10,7 +10,8 @@ from bench.operators import exact_gate
 from bench.sides import Side
 from bench.workloads import Inputs, Workload
 from gelu_kernels import reference
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
+from gelu_kernels.operators.workloads import formula_of
 
 PIECE = 2**22  # elements, of which float64 makes many temporary ones
 
@@ -26,7 +27,8 @@ def expected(workload: Workload, inputs: Inputs) -> Expected:
     rows, columns = workload.shape
     step = max(1, PIECE // columns)
     gate = workload.gate
-    formula = workload.operator.formula_of(
+    formula = formula_of(
+        workload.operator,
         exact_gate(gate),
         reference.DISTRIBUTIONS[gate],
         lambda y, p: y / (1 - p),

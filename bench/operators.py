@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gelu_kernels import reference
-from gelu_kernels.operators import APPROXIMATE, PUBLIC, Gate, core
+from gelu_kernels.operators.table import APPROXIMATE, PUBLIC, core
+from gelu_kernels.operators.workloads import Gate, formula_of, function_of, of_operands
 
 aten = torch.ops.aten
 
@@ -34,8 +35,8 @@ def is_measured(op: str, gate: str) -> bool:
 def our_forward(op: str, gate: str) -> Function:
     """By the quickest route that can name the gate."""
     operator = OPERATORS[op]
-    function = operator.function_of(gate)
-    return function or operator.of_operands(operator.overload, gate=gate)
+    function = function_of(operator, gate)
+    return function or of_operands(operator, operator.overload, gate=gate)
 
 
 def our_backward(op: str, gate: str) -> Backward | None:
@@ -96,8 +97,8 @@ def eager_forward(op: str, gate: str) -> Function:
         return torch.bernoulli(own(z))
 
     if row.family == "soi":
-        return row.formula_of(lambda x: x * mask(x), mask)
-    return row.formula_of(EAGER_GATES.get(gate) or exact_gate(gate), own)
+        return formula_of(row, lambda x: x * mask(x), mask)
+    return formula_of(row, EAGER_GATES.get(gate) or exact_gate(gate), own)
 
 
 # Backward passes by the operators that autograd calls, after forward has saved its tensors.

@@ -19,7 +19,8 @@ from rich.table import Table
 
 from bench.options import choice
 from bench.runs import RESULTS, load_all
-from gelu_kernels.operators import PUBLIC, CoreOperator, PublicOperator, core
+from gelu_kernels.operators.table import PUBLIC, core
+from gelu_kernels.operators.types import CoreOperator, PublicOperator
 from machine_code import budgets
 from machine_code.backends import BACKENDS
 from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate

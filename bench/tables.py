@@ -17,7 +17,7 @@ import click
 from bench import runs
 from bench.measure import OVERHEAD
 from gelu_kernels import _C, reference
-from gelu_kernels.operators import PUBLIC
+from gelu_kernels.operators.table import PUBLIC
 from release import versions as release_versions
 
 OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is a CPU's

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from bench.operators import OPERATORS
-from gelu_kernels.operators import PublicOperator, Shape, core
+from gelu_kernels.operators.table import core
+from gelu_kernels.operators.types import PublicOperator, Shape
 
 PASSES = ("forward", "backward", "both")
 DTYPES = {

@@ -27,7 +27,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import gelu_kernels
-from gelu_kernels.tensor_parallel import ColwiseParallel, RowwiseParallel
+from gelu_kernels.distributed.tensor_parallel import ColwiseParallel, RowwiseParallel
 
 ROWS, PIXELS, CLASSES = 8, 8, 10
 WIDTH, HIDDEN, HEAD, BLOCKS, BATCH = 64, 256, 16, 2, 256

@@ -16,7 +16,8 @@ from importlib.util import find_spec
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.operators import CORE, QUANTIZED, Operator
+from gelu_kernels.operators.table import CORE, QUANTIZED
+from gelu_kernels.operators.types import Operator
 
 VARIABLE = "GELU_KERNELS_BACKEND"
 META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)

@@ -9,7 +9,8 @@ from torch._C import DispatchKey
 from torch._ops import OpOverload
 
 from gelu_kernels.aten import core
-from gelu_kernels.operators import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED, Operator
+from gelu_kernels.operators.table import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED
+from gelu_kernels.operators.types import Operator
 
 # Families that have no form in ATen operators, and what to do.
 REMEDIES = {

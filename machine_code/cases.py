@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 
 from gelu_kernels import _C
-from gelu_kernels.operators import CORE, CoreOperator, Extent, core
+from gelu_kernels.operators.table import CORE, core
+from gelu_kernels.operators.types import CoreOperator, Extent
 from machine_code.backends import BACKENDS
 
 GATES = [name for name, _ in _C.gates()]

@@ -15,7 +15,8 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 
 from gelu_kernels import backend
-from gelu_kernels.operators import CORE, Extent
+from gelu_kernels.operators.table import CORE
+from gelu_kernels.operators.types import Extent
 from gelu_kernels.triton_kernels import launch
 from machine_code import elf, sass
 from machine_code.cases import CASES, Case

@@ -16,7 +16,7 @@ import click
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
 from tests.calls import CORE_CALLS, DTYPES, Call, normal
 from tests.layouts import LAYOUTS, arrangements
 from tests.oracles import oracle

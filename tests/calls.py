@@ -13,16 +13,15 @@ from torch import Tensor
 from torch.func import vjp
 
 from gelu_kernels import reference
-from gelu_kernels.operators import (
-    APPROXIMATE,
-    CORE,
+from gelu_kernels.operators.table import APPROXIMATE, CORE, PUBLIC
+from gelu_kernels.operators.types import (
     IN_ROW_MAJOR_ORDER,
-    PUBLIC,
     CoreOperator,
     Extent,
     Operator,
     PublicOperator,
 )
+from gelu_kernels.operators.workloads import formula_of, function_of
 from tests.oracles import coded_oracle, soi_oracle
 
 GATES = tuple(APPROXIMATE)
@@ -119,8 +118,8 @@ class Call:
         if not isinstance(self.op, PublicOperator):
             return self.operator(gate)
         if gate in GATES:
-            return self.op.function_of(gate) or self.operator(gate)
-        function = self.op.function_of(GATES[0])
+            return function_of(self.op, gate) or self.operator(gate)
+        function = function_of(self.op, GATES[0])
         selectors = {"gate", "approximate"} & {*function.keywords}
         return partial(function, **dict.fromkeys(selectors, gate))
 
@@ -289,11 +288,11 @@ class Sample:
         """Of the operands; linear for a mask, with zeros for the gradients of loc and scale."""
         if self.call.op.family != "soi":
             gate, distribution = getattr(reference, self.gate), reference.DISTRIBUTIONS[self.gate]
-            return self.call.formula.formula_of(gate, distribution, self._dropout, reference.clamp)
+            return formula_of(self.call.formula, gate, distribution, self._dropout, reference.clamp)
         select = partial(soi_oracle.select, self._kept)
         if "loc" in self.call.tensors:
             return lambda x, loc, scale: select(x) + 0 * loc + 0 * scale
-        return self.call.formula.formula_of(select, select)
+        return formula_of(self.call.formula, select, select)
 
     def _dropout(self, y: Tensor, p: float) -> Tensor:
         return soi_oracle.select(self._kept, y) / (1 - p)

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch.compiler import is_dynamo_compiling
 
 from gelu_kernels import functional, nn
-from gelu_kernels.operators import APPROXIMATE
+from gelu_kernels.operators.table import APPROXIMATE
 from gelu_kernels.plain import as_written
 from gelu_kernels.replace.derived import original
 from gelu_kernels.replace.describe import function_of

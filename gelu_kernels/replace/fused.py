@@ -13,7 +13,7 @@ from torch._C import _get_function_stack_at, _len_torch_function_stack
 from torch.compiler import is_dynamo_compiling
 
 from gelu_kernels import functional
-from gelu_kernels.operators import APPROXIMATE
+from gelu_kernels.operators.table import APPROXIMATE
 from gelu_kernels.plain import is_plain_linear, is_plain_tensor
 from gelu_kernels.replace.activations import gate_of, swish
 from gelu_kernels.replace.kinds import is_conv1d, is_gate, is_gelu, is_linear_with_bias

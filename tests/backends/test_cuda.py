@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gelu_kernels import functional
-from gelu_kernels.operators import IN_ROW_MAJOR_ORDER
+from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER
 from tests import ROOT, bits
 from tests.calls import CORE_CALLS, DTYPES, Call, Results
 from tests.devices import kernels_for

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import IN_ROW_MAJOR_ORDER, Extent
+from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER, Extent
 from tests import bits, ptx_on_cpu
 from tests.calls import CORE_CALLS, Call, Results, normal
 from tests.devices import PTX, kernels_for

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from gelu_kernels.operators import CORE
+from gelu_kernels.operators.table import CORE
 from gelu_kernels.triton_kernels import tuning
 from tests import bits
 from tests.backends.same_bits import (

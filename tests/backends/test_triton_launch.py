@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import EXTENTS, CoreOperator, Extent
+from gelu_kernels.operators.types import EXTENTS, CoreOperator, Extent
 from gelu_kernels.triton_kernels import launch
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES
 from tests import ptx_on_cpu, stub_driver

@@ -14,7 +14,7 @@ from torch._inductor import config as inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
 from tests.calls import PUBLIC_CALLS, SEED, Call, Results
 from tests.compile.comparison import check, close
 from tests.everything import Everything, Layer, everything, function, sample_of

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
 from tests.calls import Call
 
 

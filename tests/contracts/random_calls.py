@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 from torch import Tensor
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
 from tests.calls import DTYPES, Call, Make, Sample, Shape, normal, positive
 from tests.layouts import LAYOUTS
 from tests.oracles import error_bounds

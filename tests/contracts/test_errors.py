@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import PUBLIC, PublicOperator
+from gelu_kernels.operators.table import PUBLIC
+from gelu_kernels.operators.types import PublicOperator
 from tests.calls import CALLS, CORE_CALLS, PUBLIC_CALLS, Call
 from tests.contracts.bad_inputs import SHAPE, Bad, bad_inputs
 from tests.devices import BACKENDS, kernels_for

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gelu_kernels import _C, backend, functional
-from gelu_kernels.operators import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED, Operator
+from gelu_kernels.operators.table import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED
+from gelu_kernels.operators.types import Operator
 from tests.calls import CALLS, CORE_CALLS, Call, normal
 
 has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key

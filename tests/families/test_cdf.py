@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from gelu_kernels import functional, nn, reference
-from gelu_kernels.operators import core
+from gelu_kernels.operators.table import core
 from tests import bits
 from tests.calls import DTYPES, normal, positive
 from tests.devices import BACKENDS, kernels_for

@@ -17,7 +17,7 @@ from torch.func import grad, vmap
 from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels import functional, nn
-from gelu_kernels.operators import APPROXIMATE
+from gelu_kernels.operators.table import APPROXIMATE
 from tests import bits as patterns
 from tests.calls import DTYPES, GATES
 from tests.oracles import coded_oracle, oracle, sweeps

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gelu_kernels import functional, reference
-from gelu_kernels.operators import core
+from gelu_kernels.operators.table import core
 from tests.calls import DTYPES, normal
 from tests.oracles import oracle
 from tests.oracles.oracle import DERIVATIVE, VALUE

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from gelu_kernels import nn, reference
-from gelu_kernels.operators import PUBLIC
+from gelu_kernels.operators.table import PUBLIC
+from gelu_kernels.operators.workloads import formula_of
 from tests.calls import APPROXIMATE, GATES, SEED, Sample, call_of, positive
 
 ROWS = {name: row for row in PUBLIC for name in row.modules}
@@ -141,7 +142,7 @@ def test_bias_gelu_starts_at_zero(device: str) -> None:
 def test_in_evaluation_nothing_is_drawn(name: str, gate: str, device: str) -> None:
     module = build(name, gate).to(device).eval()
     x = torch.randn(50, 6, dtype=torch.float64, device=device)
-    y = ROWS[name].formula_of(getattr(reference, gate), reference.DISTRIBUTIONS[gate])(
+    y = formula_of(ROWS[name], getattr(reference, gate), reference.DISTRIBUTIONS[gate])(
         x, *module.parameters()
     )
     torch.testing.assert_close(module(x), y)

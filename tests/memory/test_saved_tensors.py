@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels import functional
-from gelu_kernels.operators import Extent, core
+from gelu_kernels.operators.table import core
+from gelu_kernels.operators.types import Extent
 from tests.calls import PUBLIC_CALLS, SEED, Call, Results, Sample
 
 SHAPE = (6, 8)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from gelu_kernels.operators import CoreOperator, Extent, PublicOperator, core
+from gelu_kernels.operators.table import core
+from gelu_kernels.operators.types import CoreOperator, Extent, PublicOperator
 from tests.calls import Call, Results, Sample
 
 SUMS = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER

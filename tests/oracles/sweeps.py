@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import core
+from gelu_kernels.operators.table import core
 from tests.oracles import oracle
 from tests.oracles.oracle import DERIVATIVE, FORMATS, SECOND_DERIVATIVE, VALUE, mpf
 

@@ -45,10 +45,10 @@ sys.path.insert(0, str(ROOT / "examples"))
 import transformer
 
 from gelu_kernels import functional
+from gelu_kernels.distributed.tensor_parallel import ColwiseParallel, RowwiseParallel
 from gelu_kernels.nn import MLP as OurMLP
 from gelu_kernels.nn import CDFGate, GateLinear, GLULinear, LinearGELU, SOIMap
-from gelu_kernels.operators import Extent
-from gelu_kernels.tensor_parallel import ColwiseParallel, RowwiseParallel
+from gelu_kernels.operators.types import Extent
 
 ops = torch.ops.gelu_kernels
 R, P, S0, S1, S2 = Replicate(), Partial(), Shard(0), Shard(1), Shard(2)

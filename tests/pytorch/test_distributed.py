@@ -58,7 +58,7 @@ def test_import_leaves_dtensor_alone():
         import importlib.util, sys, torch, gelu_kernels
         importlib.util.find_spec("torch.distributed.tensor")
         assert "torch.distributed.tensor" not in sys.modules
-        sys.modules["gelu_kernels.sharding"] = None
+        sys.modules["gelu_kernels.distributed.elementwise"] = None
         from torch.distributed.tensor import DTensor
     """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

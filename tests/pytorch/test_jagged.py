@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
 from tests.calls import PUBLIC_CALLS, Call, Sample
 from tests.compile.comparison import check
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from gelu_kernels.operators import CORE, PUBLIC, CoreOperator, PublicOperator
+from gelu_kernels.operators.table import CORE, PUBLIC
+from gelu_kernels.operators.types import CoreOperator, PublicOperator
 from tests.calls import CALLS, Call, normal
 from tests.layouts import LAYOUTS
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.func import grad, jacfwd, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gelu_kernels.operators import Extent
+from gelu_kernels.operators.types import Extent
 from tests.calls import CALLS, Call, Results, Sample, normal
 
 close = {"rtol": 1e-10, "atol": 1e-12}

@@ -14,11 +14,11 @@ def register() -> None:
 
 def _register_now() -> None:
     try:
-        from gelu_kernels import (  # noqa: F401 (they register)
-            linear_sharding,
-            quantized_sharding,
-            random_sharding,
-            sharding,
+        from gelu_kernels.distributed import (  # noqa: F401 (they register)
+            elementwise,
+            linear,
+            quantized,
+            random,
         )
     except Exception as error:  # DTensors without ours are none the worse
         warnings.warn(

@@ -14,7 +14,8 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
-from gelu_kernels.operators import CORE, IN_ROW_MAJOR_ORDER, CoreOperator, Extent
+from gelu_kernels.operators.table import CORE
+from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER, CoreOperator, Extent
 
 # Of a tensor whose numbers each serve many elements, so that its gradient is a sum.
 SHARED = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER
@@ -77,5 +78,5 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
 
 for op in CORE:
     extents = {*op.inputs.values(), *op.outputs.values()}
-    if not extents & IN_ROW_MAJOR_ORDER.keys():  # see random_sharding
+    if not extents & IN_ROW_MAJOR_ORDER.keys():  # see random.py
         register_sharding(op.overload)(partial(_shardings, op))

@@ -8,7 +8,8 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
-from gelu_kernels.operators import QUANTIZED, Operator
+from gelu_kernels.operators.table import QUANTIZED
+from gelu_kernels.operators.types import Operator
 
 Sharding = tuple[list[Placement], list[Placement | None]]
 BLOCK, TILE = 32, 128  # rows of a block of a column, and of a tile of swizzled scales

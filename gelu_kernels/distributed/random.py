@@ -19,7 +19,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.placement_types import Placement
 
 from gelu_kernels import compatibility
-from gelu_kernels.operators import CORE, IN_ROW_MAJOR_ORDER, CoreOperator, Extent, core
+from gelu_kernels.operators.table import CORE, core
+from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER, CoreOperator, Extent
 
 ops = torch.ops.gelu_kernels
 _library = torch.library.Library("gelu_kernels", "FRAGMENT")  # for as long as the process

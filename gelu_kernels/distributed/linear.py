@@ -7,7 +7,8 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
-from gelu_kernels.operators import LINEAR, Operator
+from gelu_kernels.operators.table import LINEAR
+from gelu_kernels.operators.types import Operator
 
 Sharding = tuple[list[Placement], list[Placement | None]]
 

@@ -1,0 +1,1 @@
+"""The operators: their table, and what it leads to."""
