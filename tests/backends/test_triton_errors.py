@@ -36,7 +36,7 @@ state.triton.compiler.make_cubin = CUDABackend.make_cubin
 
 def on_stub(arch: int, first: str = "") -> str:
     lines = f"{first}\n{CALL}\nassert len(state.launches) == 1"
-    start = f"import torch, stub_driver\nwith stub_driver.enabled(arch={arch}) as state:\n"
+    start = f"import torch\nfrom tests import stub_driver\nwith stub_driver.enabled(arch={arch}) as state:\n"
     return start + textwrap.indent(lines, "    ")
 
 

@@ -320,7 +320,8 @@ def test_only_a_second_stage_starts_early(call: Call, driver: State) -> None:
 @pytest.mark.parametrize("arch", [80, 90, 100])
 def test_a_second_stage_starts_early_from_9_0_on(arch: int) -> None:
     program = f"""
-import torch, stub_driver
+import torch
+from tests import stub_driver
 with stub_driver.enabled({arch}) as state:
     x = torch.empty(64, 64)
     torch.ops.gelu_kernels.gate_backward_bias(x, x, x[0], "normal")
