@@ -14,7 +14,17 @@ def what_is_saved(module: nn.Module) -> str:
     return f", save={module.save!r}" + (", dither=True" if module.dither else "")
 
 
-class GELU(Module):
+class _Gate(Module):
+    def __init__(self, *, save: str | None = None, dither: bool = False) -> None:
+        super().__init__()
+        self.save = save
+        self.dither = dither
+
+    def extra_repr(self) -> str:
+        return what_is_saved(self).removeprefix(", ")
+
+
+class GELU(_Gate):
     r"""Element by element, in place of ``torch.nn.GELU``: :math:`x \, \Phi(x)` for
     ``approximate="none"``, :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2` for
     ``"tanh"``, :math:`x \, \sigma(1.702 x)` for ``"sigmoid"``.
@@ -39,10 +49,8 @@ class GELU(Module):
     def __init__(
         self, approximate: str = "none", *, save: str | None = None, dither: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(save=save, dither=dither)
         self.approximate = approximate
-        self.save = save
-        self.dither = dither
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.gelu(
@@ -53,7 +61,7 @@ class GELU(Module):
         return f"approximate={self.approximate!r}{what_is_saved(self)}"
 
 
-class BiasGELU(Module):
+class BiasGELU(_Gate):
     """``gelu(input + bias)`` in one pass, with a learnable bias that starts at zero.
 
     For a layer that leaves its bias to the activation; :class:`gelu_kernels.nn.LinearGELU` is the
@@ -89,11 +97,9 @@ class BiasGELU(Module):
         save: str | None = None,
         dither: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(save=save, dither=dither)
         self.features = features
         self.approximate = approximate
-        self.save = save
-        self.dither = dither
         self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
         self.reset_parameters()
 
@@ -109,7 +115,7 @@ class BiasGELU(Module):
         return f"{self.features}, approximate={self.approximate!r}{what_is_saved(self)}"
 
 
-class SiLU(Module):
+class SiLU(_Gate):
     r"""Element by element, in place of ``torch.nn.SiLU``: :math:`x \, \sigma(x)`.
 
     Args:
@@ -134,9 +140,7 @@ class SiLU(Module):
     def __init__(
         self, inplace: bool = False, *, save: str | None = None, dither: bool = False
     ) -> None:
-        super().__init__()
-        self.save = save
-        self.dither = dither
+        super().__init__(save=save, dither=dither)
         if inplace:
             raise ValueError(
                 "gelu_kernels.nn.SiLU: inplace must be False, got True: backward needs the input"
@@ -145,11 +149,8 @@ class SiLU(Module):
     def forward(self, input: Tensor) -> Tensor:
         return functional.silu(input, save=self.save, dither=self.dither)
 
-    def extra_repr(self) -> str:
-        return what_is_saved(self).removeprefix(", ")
 
-
-class LaLU(Module):
+class LaLU(_Gate):
     r"""Element by element, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0 and
     :math:`x \, (1 - e^{-x} / 2)` above.
 
@@ -170,19 +171,11 @@ class LaLU(Module):
     tensor([-0.1839,  0.0000,  0.8161])
     """
 
-    def __init__(self, *, save: str | None = None, dither: bool = False) -> None:
-        super().__init__()
-        self.save = save
-        self.dither = dither
-
     def forward(self, input: Tensor) -> Tensor:
         return functional.lalu(input, save=self.save, dither=self.dither)
 
-    def extra_repr(self) -> str:
-        return what_is_saved(self).removeprefix(", ")
 
-
-class CauchyGate(Module):
+class CauchyGate(_Gate):
     r"""Element by element, the gate of the Cauchy distribution:
     :math:`x \, (1/2 + \arctan(x) / \pi)`.
 
@@ -203,13 +196,5 @@ class CauchyGate(Module):
     tensor([-0.2500,  0.0000,  0.7500])
     """
 
-    def __init__(self, *, save: str | None = None, dither: bool = False) -> None:
-        super().__init__()
-        self.save = save
-        self.dither = dither
-
     def forward(self, input: Tensor) -> Tensor:
         return functional.cauchy_gate(input, save=self.save, dither=self.dither)
-
-    def extra_repr(self) -> str:
-        return what_is_saved(self).removeprefix(", ")
