@@ -1,4 +1,4 @@
-"""``python -m gelu_kernels``: the build, and the devices that it runs on."""
+"""``python -m gelu_kernels`` prints how the package was built and which devices it runs on."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from gelu_kernels import _C, __version__, backend
 
 
 def processor() -> str:
-    """The processor's model name; Linux keeps it where ``platform`` does not look."""
+    """The processor's model name. On Linux ``platform`` does not know it."""
     cpuinfo = Path("/proc/cpuinfo")
     for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
         if line.startswith("model name"):

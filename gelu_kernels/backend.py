@@ -28,15 +28,15 @@ Capability = tuple[int, int]
 # "Binary Compatibility"). CUDA 13 renamed 10.1 to 11.0.
 TEGRA: set[Capability] = {(7, 2), (8, 7), (10, 1), (11, 0)}
 
-# Of NVIDIA's devices: torch.compile's limit too.
+# Compute capability of NVIDIA's devices; torch.compile has the same limit.
 OLDEST_FOR_TRITON: Capability = (7, 0)
 
 _library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
 
 
 def _operator_of(op: Operator) -> Callable[..., object]:
-    """An operator in Triton. The kernel in C++ for meta tensors checks the arguments, and makes the
-    results on their device; the function of ``triton_kernels`` writes them."""
+    """An operator in Triton. The C++ kernel for meta tensors checks the arguments and allocates the
+    results on their device; the function in ``triton_kernels`` fills them."""
     family = import_module(f"gelu_kernels.triton_kernels.{op.family}.operators")
     write = getattr(family, op.name)
     allocate = op.overload._handle.redispatch_boxed  # by OpOverload.redispatch it takes 0.5 us more
@@ -60,7 +60,7 @@ def runs_on(architecture: str, capability: Capability) -> bool:
     alone, what ends in "f" only where the major version is the same.
     """
     parts = re.fullmatch(r"(\d+)([af]?)(-real|-virtual)?", architecture)
-    if parts is None:  # "native" and the like: the launch will tell
+    if parts is None:  # such as "native": the launch fails if it does not fit
         return True
     number, specific, kind = parts.groups()
     own = divmod(int(number), 10)
@@ -80,7 +80,7 @@ def _has_cuda() -> bool:
 
 
 def _asked_for() -> str | None:
-    """Raises ImportError if it is not there."""
+    """The backend that the user asks for. Raises ImportError if it is not there."""
     wanted = os.environ.get(VARIABLE)
     if wanted not in (None, "", "cuda", "triton"):
         raise ImportError(f"{VARIABLE} must be 'cuda' or 'triton', got '{wanted}'")
@@ -92,14 +92,14 @@ def _asked_for() -> str | None:
 
 
 def choose(architectures: list[str], capabilities: list[Capability], has_triton: bool) -> str:
-    """The backend of all devices of these capabilities."""
+    """The backend for all devices, given their compute capabilities."""
     are_built = all(any(runs_on(a, c) for a in architectures) for c in capabilities)
     triton_would_do = has_triton and all(c >= OLDEST_FOR_TRITON for c in capabilities)
     return "triton" if triton_would_do and not are_built else "cuda"
 
 
 def for_nvidia() -> str:
-    """The backend of the dispatch key CUDA, which AMD's GPUs have too: "cuda" or "triton".
+    """The backend for the dispatch key CUDA, which AMD's GPUs share: "cuda" or "triton".
 
     Raises ImportError if the user asks for a backend that is not there.
     """
@@ -117,7 +117,7 @@ def for_nvidia() -> str:
 
 def _give_triton(*keys: str) -> None:
     with warnings.catch_warnings():
-        # torch warns of a kernel that takes the place of another, in CUDA C++ here.
+        # torch warns when a kernel replaces another, here one in CUDA C++.
         warnings.simplefilter("ignore")
         for key in keys:
             for name, kernel in TRITON.items():
@@ -130,7 +130,7 @@ def _give_triton_to_the_gpus() -> None:
 
 
 def register() -> None:
-    """Gives the core operators their Triton kernels, for the GPUs that have no others."""
+    """Registers the Triton kernels of the core operators on GPUs that have no others."""
     _give_triton("XPU")
     wanted = _asked_for()
     if wanted == "triton" or not _has_cuda():

@@ -10,7 +10,7 @@ REMEDY = "`pip install --no-build-isolation .` in its sources builds it for the 
 
 
 def release(version: str) -> str:
-    """2.13 of 2.13.0+cpu. A patch does not change torch's C++ interface."""
+    """2.13 for 2.13.0+cpu. A patch does not change torch's C++ interface."""
     return ".".join(version.split(".")[:2])
 
 
@@ -33,14 +33,15 @@ def load_library() -> None:
 
 
 def ready_to_redistribute(argument: object) -> object:
-    """Of an operator below autograd. Under no_grad, redistribute of torch 2.11 and 2.12 calls
+    """For an operator below autograd. Under no_grad, redistribute of torch 2.11 and 2.12 calls
     detach_, for which their DTensor has no rule. The detach of torch 2.15 redistributes itself."""
     is_old = release(torch.__version__) in ("2.11", "2.12")
     return argument.detach() if is_old and isinstance(argument, Tensor) else argument
 
 
 def memory_budget(node: torch.fx.Node) -> float:
-    """Of activations, for the partitioner of torch.compile. Torch 2.11 has one for all nodes."""
+    """The activation memory budget that torch.compile's partitioner uses for a node. Torch 2.11 has
+    one budget for all nodes."""
     of_region = getattr(torch.fx.traceback, "_get_memory_budget_annotation", lambda node: None)
     budget = of_region(node)
     return torch._functorch.config.activation_memory_budget if budget is None else budget

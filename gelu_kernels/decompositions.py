@@ -12,7 +12,7 @@ from gelu_kernels.aten import core
 from gelu_kernels.operators.table import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED
 from gelu_kernels.operators.types import Operator
 
-# Families that have no form in ATen operators, and what to do.
+# Families without a form in ATen operators, and what to use instead.
 REMEDIES = {
     "soi": "it draws random numbers: call model.eval() before torch.export.export, or "
     "use functional.gate, the mean of the SOI map",
@@ -80,5 +80,5 @@ def _composition(op: Operator, key: DispatchKey) -> Callable[..., object]:
 
 
 def _no_seed(x: Tensor) -> Tensor:
-    """Whatever uses a seed has no decomposition; with dither=True one is drawn in inference too."""
+    """Operators that use a seed have no decomposition; with dither=True inference draws one too."""
     return torch.zeros((), dtype=torch.int64, device=x.device)

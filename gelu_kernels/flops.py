@@ -1,5 +1,5 @@
-"""The floating-point operations of our own products of matrices, for
-``torch.utils.flop_counter``, as soon as that is imported.
+"""Counts the floating-point operations of our matrix products for ``torch.utils.flop_counter``,
+once that is imported.
 
 All others are products of torch's own operators, which it counts.
 """
@@ -27,5 +27,5 @@ def _register_now() -> None:
 def of_weight_gradient(
     dy_shape: Sequence[int], *args: object, out_shape: Sequence[int], **kwargs: object
 ) -> int:
-    """Of dy^T hidden, where dy is ``(*, features)`` and the result ``(features, hidden)``."""
+    """The operations of dy^T hidden; dy is ``(*, features)``, the result ``(features, hidden)``."""
     return 2 * prod(dy_shape) * out_shape[-1]

@@ -78,7 +78,7 @@ def _saving(mode: _CachingTorchDispatchMode | _CachedTorchDispatchMode) -> Itera
 
 
 def _batch(empty: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """As vmap's rule for torch's random operators, which is not for those of others."""
+    """Like vmap's rule for torch's random operators, which covers no others."""
     vmap = retrieve_current_functorch_interpreter()
     if vmap.randomness() == "error":
         raise RuntimeError(

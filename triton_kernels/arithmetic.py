@@ -1,4 +1,5 @@
-"""The words of gelu_kernels/formulas/arithmetic.py in Triton; csrc/gates/arithmetic.h has the same.
+"""The primitives of gelu_kernels/formulas/arithmetic.py in Triton; csrc/gates/arithmetic.h has
+the same.
 
 Kernels are compiled without contraction, so that these are the IEEE operations that are written,
 in their order.

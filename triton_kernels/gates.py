@@ -1,4 +1,4 @@
-"""The gates in Triton: the formulas of gelu_kernels/formulas in the words of ``arithmetic``."""
+"""The gates in Triton: gelu_kernels/formulas in the primitives of ``arithmetic``."""
 
 from types import SimpleNamespace
 

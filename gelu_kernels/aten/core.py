@@ -17,7 +17,7 @@ def _sum(x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _summed_like(t: Tensor, parameter: Tensor) -> Tensor:
-    """Over what a number, or a vector along the last dimension, is broadcast to."""
+    """Sums over the dimensions along which a number, or a vector of columns, is broadcast."""
     leading = list(range(t.dim() - parameter.dim()))
     return (t.sum(leading) if leading else t.clone()).to(parameter.dtype)
 
@@ -44,7 +44,7 @@ def gate_double_backward(
 def _operands(
     x: Tensor, up: Tensor, limit: float | None, up_offset: float
 ) -> tuple[Tensor, Tensor]:
-    """The arguments of the gate and of the product."""
+    """The gate's argument and the other factor, clamped and shifted."""
     x, up = _wide(x), _wide(up)
     if limit is not None:
         x, up = x.clamp(max=limit), up.clamp(-limit, limit)

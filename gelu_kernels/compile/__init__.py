@@ -14,8 +14,8 @@ import torch
 def enable_fusion() -> None:
     r"""Lets Inductor fuse the gates, forward and backward, with the operations around them.
 
-    It holds for functions that are compiled from now on, by ``torch.compile`` and by AOTInductor,
-    until :func:`disable_fusion`. A function that is compiled already stays as it is until
+    It affects functions compiled from now on, by ``torch.compile`` and by AOTInductor,
+    until :func:`disable_fusion`. An already compiled function stays as it is until
     ``torch.compiler.reset()``. Shapes, strides, dtypes and errors stay as they are. Two operators
     are called as before: the SOI map, and the backward pass that sums the gradient of a bias.
 
@@ -42,7 +42,7 @@ def enable_fusion() -> None:
 
 
 def disable_fusion() -> None:
-    """Undoes :func:`enable_fusion` for functions that are compiled from now on.
+    """Undoes :func:`enable_fusion` for functions compiled from now on.
 
     >>> enable_fusion()
     >>> disable_fusion()
@@ -57,8 +57,8 @@ def disable_fusion() -> None:
 
 
 def _mark_cached_code(fused: bool) -> None:
-    """Inductor's caches know a graph by its operators, not by what they are lowered to, and would
-    answer with code from before; this tag is a part of their keys."""
+    """Inductor's caches identify a graph by its operators, not by their lowerings, and would
+    return stale code; this tag is part of their keys."""
     config = torch.compiler.config
     others = config.cache_key_tag.replace(_fingerprint(), "")
     config.cache_key_tag = others + _fingerprint() * fused
@@ -66,7 +66,7 @@ def _mark_cached_code(fused: bool) -> None:
 
 @cache
 def _fingerprint() -> str:
-    """Of the formulas: code that was made of others is not to be used again."""
+    """A hash of the formulas, so that code generated from other formulas is not reused."""
     package = Path(__file__).parent
     files = sorted([*package.glob("*.py"), *(package.parent / "formulas").rglob("*.py")])
     code = hashlib.sha256(b"".join(file.read_bytes() for file in files))

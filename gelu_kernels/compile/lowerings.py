@@ -1,4 +1,4 @@
-"""The core operators of a gate as loops of Inductor's.
+"""The core operators of the gates as Inductor loops.
 
 gate_backward_bias is not among them: its one pass makes both gradients, and sums in an order that
 does not depend on the number of threads.
@@ -14,7 +14,7 @@ from gelu_kernels import formulas
 from gelu_kernels.compile import arithmetic
 from gelu_kernels.compile.arithmetic import Real
 
-# For 16 bits F(-a) and D(a) are powers of two of polynomials, or quotients of these: one exp2.
+# In 16 bits, F(-a) and D(a) are exp2 of a polynomial, or a quotient of two: one exp2 in all.
 PRECISIONS = {
     torch.float64: "fp64",
     torch.float32: "fp32",
@@ -30,7 +30,7 @@ def _map(
     x: ir.TensorBox,
     bias: ir.TensorBox | None,
 ) -> ir.TensorBox:
-    """The product of the factors and of a gate's function of x + bias, not rounded to 16 bits."""
+    """The product of the factors and a gate's function of x + bias, not rounded to 16 bits."""
     dtype = torch.float64 if x.get_dtype() == torch.float64 else torch.float32
     precision = PRECISIONS[dtype if order == "second_derivative" else x.get_dtype()]
     functions = formulas.of(gate, arithmetic)
@@ -83,13 +83,13 @@ LOWERINGS = {
 def register() -> None:
     for op, function in LOWERINGS.items():
         lowering.register_lowering(op, type_promotion_kind=None)(function)
-        # What Inductor holds of an operator that it has compiled a call of: its operands must lie
-        # in memory, with the strides that they have in eager mode.
+        # Once Inductor has compiled a call of an operator, it requires the operands in memory with
+        # their eager strides.
         lowering.needs_realized_inputs.discard(op)
         lowering._maybe_layout_constraints.pop(op, None)
 
 
 def unregister() -> None:
-    """Inductor calls an operator for which it has nothing."""
+    """Without a lowering Inductor calls the operator itself."""
     for op in LOWERINGS:
         lowering.lowerings.pop(op, None)

@@ -1,6 +1,6 @@
 """Registers the operators' rules for DTensor as soon as ``torch.distributed.tensor`` is imported.
 
-That import takes half a second, which a program without DTensors shall not spend.
+That import takes half a second, which a program without DTensors need not pay.
 """
 
 import warnings
@@ -20,7 +20,7 @@ def _register_now() -> None:
             quantized,
             random,
         )
-    except Exception as error:  # DTensors without ours are none the worse
+    except Exception as error:  # DTensor itself still works
         warnings.warn(
             f"gelu_kernels has no rules for this torch's DTensor: {error!r}", stacklevel=2
         )

@@ -1,9 +1,9 @@
 """How operators run on DTensors: each rank on its own part, where that is possible.
 
-They work on each element alone, but for a vector: a bias lies along the last dimension, and its
-gradient sums over the other ones; a weight lies along those, and its gradient sums over the last
-one. loc and scale lie as a bias does or are one number, whose gradient sums over all. Some are
-linear in an argument: a sum that is pending there, Partial, may stay pending in the result.
+They work element by element, except for vectors: a bias lies along the last dimension, and its
+gradient sums over the others; a weight lies along the others, and its gradient sums over the last.
+loc and scale lie like a bias or are one number, whose gradient sums over everything. Operators that
+are linear in an argument may leave a pending sum there (Partial) pending in the result.
 """
 
 from dataclasses import replace
@@ -17,17 +17,17 @@ from torch.distributed.tensor.placement_types import Placement
 from gelu_kernels.operators.table import CORE
 from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER, CoreOperator, Extent
 
-# Of a tensor whose numbers each serve many elements, so that its gradient is a sum.
+# Tensors of which one number serves many elements, so that the gradient is a sum.
 SHARED = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER
 
-# The placements of the results and of the arguments, None where one is not a tensor.
+# The placements of the results and of the arguments; None for what is not a tensor.
 Sharding = tuple[list[Placement], list[Placement | None]]
 
 
 def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
-    """What one dimension of a mesh may do."""
+    """The ways to shard over one dimension of a mesh."""
     names = [argument.name for argument in op.overload._schema.arguments]
-    arguments = dict(zip(names, args, strict=False))  # the last ones may have their defaults
+    arguments = dict(zip(names, args, strict=False))  # trailing arguments may be left out
     tensors = {name: arg for name, arg in arguments.items() if hasattr(arg, "placements")}
     columns = [name for name, extent in op.inputs.items() if extent is Extent.COLUMNS]
     single = [name for name in columns if name in tensors and tensors[name].ndim == 0]
@@ -38,7 +38,7 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     def sharding(
         results: list[Placement], others: Placement, named: dict[str, Placement]
     ) -> Sharding:
-        """The arguments that are `named`, and all others."""
+        """`named` gives the placements of some arguments, `others` those of the rest."""
         return (
             results,
             [named.get(name, others) if name in tensors else None for name in arguments],
@@ -47,14 +47,15 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     last = arguments["x"].ndim - 1
 
     def cut(extent: Extent, dim: int) -> Placement | None:
-        """Where the matrices are cut along a dimension, which others may not have."""
+        """The placement of a tensor when the matrices are cut along a dimension, which the tensor
+        may not have."""
         if extent is Extent.NUMBER:
             return None
         if extent is Extent.COLUMNS:
             return Shard(0) if dim == last else None
         return Shard(dim) if extent is not Extent.ROWS or dim != last else None
 
-    # A cut that no argument has is not offered: torch would prefer it to reducing x.
+    # A cut that no argument has is not offered, as torch would prefer it to reducing x.
     cuts = {
         last if op.inputs[name] is Extent.COLUMNS else p.dim
         for name, tensor in tensors.items()
@@ -62,13 +63,13 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
         if p.is_shard()
     }
     shardings = [sharding([Replicate() for _ in extents], Replicate(), {})]
-    # A cut of the last dimension would not cut both halves.
+    # Cutting the last dimension would not cut both halves.
     for dim in sorted(cuts - {last} if op.halves else cuts):
         results = [cut(extent, dim) or Partial() for extent in extents]
         shared = {name: e for name, e in op.inputs.items() if e in SHARED}
         named = {name: cut(extent, dim) or Replicate() for name, extent in shared.items()}
         shardings.append(sharding(results, Shard(dim), named))
-    # A mean may not stay pending beside sums on another dimension.
+    # A mean may not stay pending if another dimension sums.
     for reduction in ["sum"] if is_sum else ["sum", "avg"]:
         pending = Partial(reduction)
         for name in op.linear(arguments):

@@ -14,8 +14,8 @@ Sharding = tuple[list[Placement], list[Placement | None]]
 
 
 def _shardings(op: Operator, *args: Tensor | str | float | None) -> list[Sharding]:
-    """What one dimension of a mesh may do: rows of dy and x may be cut, columns of either, and a
-    sum may be pending in dy."""
+    """The ways to shard over one dimension of a mesh: cut the rows of dy and x, or the columns of
+    either, or leave a sum pending in dy."""
     names = [argument.name for argument in op.overload._schema.arguments]
     tensors = {
         name: arg for name, arg in zip(names, args, strict=False) if hasattr(arg, "placements")
@@ -34,7 +34,7 @@ def _shardings(op: Operator, *args: Tensor | str | float | None) -> list[Shardin
         sharding(Partial(), Partial(), whole),
         *[sharding(Partial(), Shard(dim), Shard(dim)) for dim in range(last)],
     ]
-    # A cut of the last dimension would not cut both halves.
+    # Cutting the last dimension would not cut both halves.
     if "up" not in names or "up" in tensors:
         shardings.append(sharding(Shard(1), whole, Shard(last)))
     return shardings

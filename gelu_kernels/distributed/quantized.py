@@ -1,5 +1,5 @@
-"""How the quantised operators run on DTensors: each rank on its own rows, where these are whole
-blocks and their results are parts of the whole."""
+"""How the quantised operators run on DTensors: each rank on its own rows, if these are whole blocks
+and the rank's result is its part of the whole result."""
 
 from functools import partial
 
@@ -12,11 +12,11 @@ from gelu_kernels.operators.table import QUANTIZED
 from gelu_kernels.operators.types import Operator
 
 Sharding = tuple[list[Placement], list[Placement | None]]
-BLOCK, TILE = 32, 128  # rows of a block of a column, and of a tile of swizzled scales
+BLOCK, TILE = 32, 128  # the rows of a block along a column, and of a tile of swizzled scales
 
 
 def _by_rows(name: str, arguments: dict[str, Tensor | str | None]) -> Placement:
-    """Of a result, where the first dimension of x is cut."""
+    """The placement of a result when the first dimension of x is cut."""
     along, scaling = arguments["along"], arguments.get("scaling")
     is_column, is_scale = "column" in name, name.endswith("scales")
     if name == "dbias":
@@ -29,7 +29,7 @@ def _by_rows(name: str, arguments: dict[str, Tensor | str | None]) -> Placement:
 
 
 def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
-    """What one dimension of a mesh may do."""
+    """The ways to shard over one dimension of a mesh."""
     names = [argument.name for argument in op.overload._schema.arguments]
     arguments = dict(zip(names, args, strict=True))
     x = arguments["x"]
@@ -37,7 +37,7 @@ def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
     results = list(op.outputs)
 
     def placed(others: Placement) -> list[Placement | None]:
-        """The matrices have rows, the bias and the scale have none."""
+        """Bias and scale have no rows: they are replicated."""
         return [
             None if name not in tensors else Replicate() if name in ("bias", "scale") else others
             for name in names
@@ -49,7 +49,7 @@ def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
     is_swizzled = arguments["swizzle"] != "NO_SWIZZLE"
     unit = TILE if is_swizzled else BLOCK if has_columns else 1
     is_whole = x.ndim > 1 and x.shape[0] % x.mesh.size() == 0 and rows_of_rank % unit == 0
-    # Of swizzled columns a rank's part is no part of the whole.
+    # A rank's swizzled columns are no part of the whole.
     if is_whole and not (is_swizzled and has_columns):
         shardings.append(([_by_rows(name, arguments) for name in results], placed(Shard(0))))
     return shardings

@@ -27,8 +27,8 @@ _library = torch.library.Library("gelu_kernels", "FRAGMENT")  # for as long as t
 
 
 class MaskOf(Placement):
-    """Of a mask or a code: each rank has the bits of its own part of a tensor with the placement
-    `of`."""
+    """The placement of a mask or code: each rank has the bits of its own part of a tensor whose
+    placement is `of`."""
 
     def __init__(self, of: Placement) -> None:
         super().__init__()
@@ -45,8 +45,8 @@ class MaskOf(Placement):
 
 
 def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
-    """Whichever seeds the ranks have drawn, the seed of the mesh's first rank counts. As in
-    DTensor's own dispatch, a plain tensor that is one number is the same on all ranks."""
+    """Whatever seeds the ranks have drawn, that of the mesh's first rank counts. As in DTensor's
+    own dispatch, a plain tensor with one number is taken to be the same on all ranks."""
     arguments = _named(op, args)
     if arguments.get("bits") == 4:
         op = replace(op, nibbles=("code",))
@@ -99,7 +99,7 @@ def _differentiate(op: CoreOperator, *args: object) -> DTensor | tuple[DTensor, 
     arguments = _named(op, args)
     tensors = {n: t for n in op.inputs if (t := arguments[n]) is not None}
     mesh = _mesh_of(op, tensors)
-    # A mean may not stay pending beside the sums that are dbias on another dimension.
+    # A mean may not stay pending if another dimension sums dbias.
     is_sum = Extent.COLUMNS in op.outputs.values()
     dy = _placed_as_mask(op, tensors, ("sum",) if is_sum else ("sum", "avg"))
     placements = [p if isinstance(p, Shard) else Replicate() for p in dy.placements]
@@ -126,20 +126,20 @@ def _differentiate(op: CoreOperator, *args: object) -> DTensor | tuple[DTensor, 
 
 
 def _mask_of(op: CoreOperator) -> str:
-    """The name of its mask or code."""
+    """The name of the operator's mask or code."""
     return next(name for name, extent in op.inputs.items() if extent in IN_ROW_MAJOR_ORDER)
 
 
 def _named(op: CoreOperator, args: tuple[object, ...]) -> dict[str, object]:
     names = [argument.name for argument in op.overload._schema.arguments]
-    return dict(zip(names, args, strict=False))  # the last ones may have their defaults
+    return dict(zip(names, args, strict=False))  # trailing arguments may be left out
 
 
 def _local(
     op: CoreOperator, tensors: dict[str, DTensor], placements: list[Placement], ndim: int
 ) -> dict[str, Tensor]:
-    """The parts of tensors beside matrices of these placements, or of such matrices themselves: a
-    vector lies along the last dimension, a number is whole."""
+    """This rank's parts of the tensors when matrices have these placements: a vector lies along
+    the last dimension, a number is replicated."""
     along_last = [Shard(0) if p == Shard(ndim - 1) else Replicate() for p in placements]
 
     def own(name: str, t: DTensor) -> Tensor:
@@ -153,7 +153,7 @@ def _local(
 
 
 def _mesh_of(op: CoreOperator, arguments: dict[str, Tensor]) -> DeviceMesh:
-    """The mesh of all these tensors."""
+    """The mesh that all these tensors share."""
     mesh = None
     for name, t in arguments.items():
         if not isinstance(t, DTensor):
@@ -171,9 +171,9 @@ def _mesh_of(op: CoreOperator, arguments: dict[str, Tensor]) -> DeviceMesh:
 
 
 def _in_rows(op: CoreOperator, x: DTensor) -> list[Placement]:
-    """Placements of x under which each rank's part is rows of equal length at equal distances, as
-    the operators want it: those it has, but for the last ones that stand in the way. A cut of the
-    last dimension would not cut both halves."""
+    """Placements of x such that each rank's part is rows of equal length at equal distances, as the
+    operators need: its own, except that the last ones are replicated where they prevent this.
+    Cutting the last dimension would not cut both halves."""
     mesh, last = x.device_mesh, Shard(x.ndim - 1)
     stays = [type(p) is Shard and not (op.halves and p == last) for p in x.placements]
     placements = [p if ok else Replicate() for p, ok in zip(x.placements, stays, strict=True)]
@@ -188,7 +188,7 @@ def _in_rows(op: CoreOperator, x: DTensor) -> list[Placement]:
 def _placed_as_mask(
     op: CoreOperator, tensors: dict[str, DTensor], stay_pending: tuple[str, ...]
 ) -> DTensor:
-    """dy as the mask's tensor is placed; but where that is replicated, a sum may stay pending."""
+    """dy, placed like the tensor of the mask; where that is replicated, a sum may stay pending."""
     name = _mask_of(op)
     dy, mask = tensors["dy"], tensors[name]
     placements = []
@@ -205,14 +205,14 @@ def _placed_as_mask(
 
 
 def _dense_stride(x: DTensor) -> tuple[int, ...]:
-    """The strides of a result like x, which a gap or an expanded dimension does not pass on to."""
+    """The strides of a dense result like x, without its gaps and expanded dimensions."""
     if x.is_contiguous():
         return x.stride()
     return torch.empty_like(torch.empty_strided(x.shape, x.stride(), device="meta")).stride()
 
 
-# What depends on the rank is in an operator of its own, which finds it out when it runs. Written
-# into a compiled graph, one rank's offset would reach the others through torch.compile's cache.
+# An operator of its own computes the offset when it runs. As a constant of a compiled graph, one
+# rank's offset would reach the others through torch.compile's cache.
 _library.define(
     "draw_shard(str op, Tensor?[] tensors, Tensor seed, str gate, Scalar[] numbers, "
     "SymInt[] shape, int[] dims, str[] groups) -> (Tensor y, Tensor mask)",
@@ -230,10 +230,10 @@ def draw_shard(
     dims: Sequence[int],
     groups: Sequence[str],
 ) -> tuple[Tensor, Tensor]:
-    """``op`` of this rank's part of an x of this shape, with the seed of the first rank. `tensors`
-    are the operator's first arguments, x the first of all.
+    """Runs ``op`` on this rank's part of an x of this shape, with the first rank's seed. `tensors`
+    are the operator's first arguments, x among them first.
 
-    One by one each process group divides the dimension `dims` names, or, where that is -1, none.
+    Each process group in turn divides the dimension given in `dims`; -1 divides none.
     """
     start, size = [0] * len(shape), list(shape)
     seed = seed.clone()
@@ -254,7 +254,7 @@ def draw_shard(
     cut = [dim for dim in range(len(shape)) if size[dim] != shape[dim]]
     if not cut:
         return getattr(ops, op)(*tensors, seed, gate, *numbers)
-    share = 2 if core(op).halves else 1  # of an x whose elements have a bit together
+    share = 2 if core(op).halves else 1  # the elements of x that share a bit
     offset = sum(s * prod(shape[dim + 1 :]) for dim, s in enumerate(start)) // share
     row_length, row_stride = (
         prod([s[cut[-1]], *shape[cut[-1] + 1 :]]) // share for s in (size, shape)

@@ -10,8 +10,8 @@ Each gate of csrc/gates/gates.h has a module of its name here, which has:
 - ``left_limit``, the value at -infinity;
 - ``ties``, of float16 values: ``"none"``, ``"subnormal"`` or ``"any"`` (csrc/gates/storage.h).
 
-As they stand the functions compute with NumPy, in float32. They are written in the words of
-``arithmetic`` alone; Triton and Inductor have the same words, and ``of`` puts them in.
+As they stand the functions compute with NumPy, in float32. They are written in the primitives
+of ``arithmetic`` alone; Triton and Inductor have the same ones, which ``of`` puts in.
 """
 
 from collections.abc import Callable

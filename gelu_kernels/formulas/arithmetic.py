@@ -1,6 +1,6 @@
-"""The words that the formulas are written in, here for float32 arrays of NumPy.
+"""The primitives of the formulas, here for NumPy arrays of float32.
 
-triton_kernels/arithmetic.py and gelu_kernels/compile/arithmetic.py have the same words. They are
+triton_kernels/arithmetic.py and gelu_kernels/compile/arithmetic.py have the same ones. They are
 IEEE operations, as in csrc/gates/arithmetic.h, and the same operations give the same bits.
 """
 

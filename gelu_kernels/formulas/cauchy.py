@@ -1,4 +1,4 @@
-"""csrc/gates/cauchy.h in Python, and its comments hold here: x (1/2 + atan(x)/pi)."""
+"""csrc/gates/cauchy.h in Python; see its comments: x (1/2 + atan(x)/pi)."""
 
 import math
 

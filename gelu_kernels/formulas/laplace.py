@@ -1,4 +1,4 @@
-"""csrc/gates/laplace.h in Python, and its comments hold here: the LaLU, x F(x) with the Laplace
+"""csrc/gates/laplace.h in Python; see its comments: the LaLU, x F(x) with the Laplace
 distribution, F(x) = e^x/2 for x < 0 and 1 - e^-x/2 for x > 0."""
 
 from gelu_kernels.formulas import logistic

@@ -1,4 +1,4 @@
-"""csrc/gates/logistic_of_cubic.h in Python, and its comments hold here: x sigmoid(v(x)) for an odd
+"""csrc/gates/logistic_of_cubic.h in Python; see its comments: x sigmoid(v(x)) for an odd
 cubic or linear v. With a = |x|, E = exp(-v(a)) and D = gate'(-a)."""
 
 from gelu_kernels.formulas.arithmetic import (
@@ -20,7 +20,7 @@ from gelu_kernels.formulas.coefficients import Constants, Polynomial
 from gelu_kernels.formulas.coefficients import exp2 as powers
 from gelu_kernels.formulas.polynomial import polynomial
 
-# What a gate's module has, but for its constants.
+# What a gate's module provides besides its constants.
 __all__ = [
     "density",
     "derivative",
@@ -182,7 +182,7 @@ def half_constants(fp32: Constants, half: Constants) -> Constants:
 
 
 def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
-    """Of a gate, from its coefficients."""
+    """The functions of a gate, given its coefficients."""
     fp64, fp32 = (
         Constants(
             form="wide",

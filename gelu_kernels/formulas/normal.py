@@ -1,4 +1,4 @@
-"""csrc/gates/normal.h in Python, and its comments hold here: the gate of the GELU, x Phi(x)."""
+"""csrc/gates/normal.h in Python; see its comments: the gate of the GELU, x Phi(x)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A polynomial, in the words of ``arithmetic``; Triton has a word of its own for it."""
+"""A polynomial, in the primitives of ``arithmetic``; Triton has a primitive of its own for it."""
 
 from gelu_kernels.formulas.arithmetic import Real, constant, fma
 from gelu_kernels.formulas.coefficients import Polynomial

@@ -1,11 +1,11 @@
-"""The types of arguments that Python takes itself. Those of all others are checked in C++."""
+"""Checks the arguments that Python handles itself; C++ checks all others."""
 
 from contextlib import suppress
 from typing import SupportsFloat, SupportsIndex
 
 
 def check_type(function: str, name: str, value: object, expected: type) -> None:
-    """As PyTorch's functions say it, and csrc/ops/python.cpp."""
+    """Raises a TypeError in the words of PyTorch's functions and of csrc/ops/python.cpp."""
     if not isinstance(value, expected):
         raise TypeError(
             f"{function}(): argument '{name}' must be {expected.__name__}, not "
@@ -14,7 +14,7 @@ def check_type(function: str, name: str, value: object, expected: type) -> None:
 
 
 def number(op: str, name: str, value: object) -> float:
-    """What ``float`` takes, but for text."""
+    """The value as a float: whatever ``float`` takes, except text."""
     if isinstance(value, (SupportsFloat, SupportsIndex)) and not isinstance(value, (str, bytes)):
         with suppress(TypeError):  # an array of several numbers
             return float(value)

@@ -12,7 +12,7 @@ _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
 def parameter(op: str, name: str, value: Tensor | float, input: Tensor) -> Tensor:
-    """A location or a scale of ``input``, as a tensor."""
+    """A location or scale as a tensor like ``input``."""
     if isinstance(value, (Tensor, torch.fx.Proxy)):
         return value
     if not isinstance(value, _NUMBERS):

@@ -1,4 +1,4 @@
-"""Back from eight-bit numbers with scales."""
+"""Dequantises eight-bit numbers with scales."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ class _Dequantize(torch.autograd.Function):
 
 
 def _unswizzled(scale: Tensor, data: Tensor) -> Tensor:
-    """The swizzled scales of data, as they lie without a swizzle.
+    """Undoes the swizzle of the scales of data.
 
     They are taken by index: a slice of the padded matrix would compare its size with the number of
     rows, which torch.export may not know.
@@ -85,8 +85,8 @@ def dequantize(
 
 
 def _identity(t: Tensor) -> tuple[object, ...] | None:
-    """Equal for tensors that have the same numbers in the same place, now and when it was taken.
-    None where autograd saves no such tensor, or where there is no storage to compare."""
+    """A key that is equal for tensors with the same numbers in the same memory, now and when it was
+    taken. None where autograd saves no such tensor, or where there is no storage to compare."""
     if t.layout != torch.strided or t.is_inference():
         return None
     place = t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride()

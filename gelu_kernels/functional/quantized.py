@@ -41,12 +41,12 @@ Results = Quantized | tuple[Quantized, Quantized]
 
 
 def name_of(choice: str | Enum) -> str:
-    """Of a member of ``torch.nn.functional.ScalingType`` or ``SwizzleType``."""
+    """The name of a member of ``torch.nn.functional.ScalingType`` or ``SwizzleType``."""
     return getattr(choice, "name", choice)
 
 
 def pairs(tensors: Sequence[Tensor], along: str) -> Results:
-    """The wanted ones of data and scales along the rows, and along the columns."""
+    """The data and scales along the rows, along the columns, or both, as ``along`` asks."""
     row, column = Quantized(*tensors[:2]), Quantized(*tensors[-2:])
     return {"row": row, "column": column, "both": (row, column)}[along]
 
@@ -63,7 +63,7 @@ def _call(
     mode: str,
     swizzle: str,
 ) -> Results | QuantizedWithAmax:
-    """An operator that quantises, by the quickest route."""
+    """Calls an operator that quantises, by the quickest route."""
     if is_dynamo_compiling() or has_torch_function_variadic(input, beside, scale):
         results = getattr(torch.ops.gelu_kernels, op)(
             input,

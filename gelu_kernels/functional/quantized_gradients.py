@@ -14,7 +14,7 @@ from gelu_kernels.functional.quantized import Results, name_of, pairs
 
 
 def _call(op: str, *tensors: Tensor | None, options: tuple[object, ...]) -> Sequence[Tensor]:
-    """An operator, by the quickest route."""
+    """Calls an operator by the quickest route."""
     sees_torch = is_dynamo_compiling() or has_torch_function_variadic(*tensors)
     operators = torch.ops.gelu_kernels if sees_torch else _C
     return getattr(operators, op)(*tensors, *options)

@@ -1,4 +1,4 @@
-"""What the linear layers with a gate have in common."""
+"""The base class of the linear layers with a gate."""
 
 import torch
 from torch import nn

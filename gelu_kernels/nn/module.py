@@ -1,4 +1,4 @@
-"""What all modules here have in common."""
+"""The base class of all modules."""
 
 from typing import NoReturn
 
