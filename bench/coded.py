@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from bench import timing
+from bench.markdown import power_of_2, table, two_digits
 from bench.memory import fix_the_source_of_memory
 from bench.operators import Call
 from bench.sizes import Size, SizeType
-from bench.tables import power_of_2, table, two_digits
 from bench.workloads import DTYPES, Workload
 
 ops = torch.ops.gelu_kernels

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.tables import table
+from bench.markdown import table
 from experiments import plots
 from experiments.findings import findings, named, number, percent
 from experiments.page import SECTION, write_csv

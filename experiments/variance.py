@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 from torch.special import ndtr
 
-from bench.tables import table
+from bench.markdown import table
 from experiments.page import SECTION, write_csv
 from gelu_kernels.functional import soi_map
 

@@ -1,7 +1,7 @@
 """``python -m release.versions [PYTHON:TORCH...]``: tests beside other releases of torch.
 
 Each pair, as 3.12:2.13.0, has an environment of its own, and a copy of the last commit, built for
-the CPU. release/versions.json keeps what `make test` says there; `python -m bench.tables` prints
+the CPU. release/versions.json keeps what `make test` says there; `python -m docs.tables` prints
 it.
 """
 

@@ -1,11 +1,13 @@
-"""The tables of the docs: as ``python -m bench.tables`` writes them, and what they are made of."""
+"""The tables of the docs: as ``python -m docs.tables`` writes them, and what they are made of."""
 
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from bench import runs, tables
+from bench import runs
+from bench.markdown import two_digits
+from docs import tables
 
 MACHINE = {"device": "A (fast) CPU @ 3 GHz", "threads": 2, "versions": {"torch": "2.13.0"}}
 MACHINE |= {"date": "2026-11-22"}
@@ -22,7 +24,7 @@ def record(side: str, us: float, elements: int = 2**20, **changed) -> dict:
 @pytest.mark.parametrize("page", tables.pages(), ids=lambda page: page.name)
 def test_tables_are_up_to_date(page: Path) -> None:
     text = page.read_text()
-    assert tables.with_tables(text) == text, "python -m bench.tables writes them anew"
+    assert tables.with_tables(text) == text, "python -m docs.tables writes them anew"
 
 
 def test_every_table_stands_in_a_page() -> None:
@@ -89,4 +91,4 @@ def test_speed() -> None:
 
 @pytest.mark.parametrize(("x", "text"), [(1.04, "1.0"), (9.94, "9.9"), (9.96, "10"), (94.7, "95")])
 def test_two_digits(x: float, text: str) -> None:
-    assert tables.two_digits(x) == text
+    assert two_digits(x) == text

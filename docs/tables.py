@@ -1,4 +1,4 @@
-"""``python -m bench.tables [REPORT...]``: writes the tables of the docs.
+"""``python -m docs.tables [REPORT...]``: writes the tables of the docs.
 
 A report of ``python -m bench`` or ``make gpu`` is first kept in bench/results, in place of the last
 of the same machine. The tables stand in README.md and docs/ between two comments:
@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from bench import runs
+from bench.markdown import power_of_2, table, two_digits
 from bench.measure import OVERHEAD
 from gelu_kernels import _C, reference
 from gelu_kernels.operators.table import PUBLIC
@@ -54,26 +55,8 @@ def ratios(run: runs.Run, ours: str, theirs: str) -> dict[Row, dict[int, float]]
     return result
 
 
-def two_digits(x: float) -> str:
-    return f"{x:.1f}" if x < 9.95 else f"{x:.0f}"
-
-
-def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """In Markdown, with columns as wide as their cells."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    lines.insert(1, ["-" * width for width in widths])
-    cells = ([c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in lines)
-    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
-
-
 def unique(values: Iterable) -> list:
     return list(dict.fromkeys(values))
-
-
-def power_of_2(elements: int) -> str:
-    exponent = elements.bit_length() - 1
-    return f"2^{exponent}" if elements == 2**exponent else str(elements)
 
 
 def machine(run: runs.Run) -> str:
@@ -206,4 +189,4 @@ def main(reports: tuple[Path, ...]) -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m bench.tables")
+    main(prog_name="python -m docs.tables")
