@@ -17,6 +17,7 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(INDUCTOR)
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # which are as many as there are processors
     torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the programs that tests start
 
 
 def pytest_configure(config: pytest.Config) -> None:
