@@ -4,6 +4,7 @@ Only the thresholds T come from the kernels; test_soi_random.py checks those aga
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -55,6 +56,12 @@ def global_index(n: int, offset: int = 0, row_length: int = 0, row_stride: int =
     return i + offset
 
 
+@lru_cache(maxsize=2)  # a test of every gate draws them once
+def words_of(seed: int, n: int, *index: int) -> np.ndarray:
+    """The random bits of a tensor's elements in row-major order."""
+    return words(seed, global_index(n, *index))
+
+
 def wide(t: Tensor) -> np.ndarray:
     """In the precision of the kernels."""
     real = torch.float64 if t.dtype == torch.float64 else torch.float32
@@ -85,7 +92,7 @@ def kept(
         if loc is not None:
             total = standard_score(x, loc, scale)
         total = torch.from_numpy(total.astype(np.float32).reshape(-1))
-    u = words(seed, global_index(x.numel(), *index))
+    u = words_of(seed, x.numel(), *index)
     positive = ~(total <= 0).numpy()
     in_tail = np.where(positive, LOW - u, u) < _C.soi_thresholds(total, gate).numpy().astype(
         np.uint64
@@ -112,7 +119,7 @@ def quantile(gate: str, words: np.ndarray) -> Tensor:
 
 def not_dropped(shape: tuple[int, ...], seed: int, p: float, *index: int) -> Tensor:
     """The m of dropout."""
-    below = words(seed, global_index(prod(shape), *index)) < round(Fraction(p) * 2**32)
+    below = words_of(seed, prod(shape), *index) < round(Fraction(p) * 2**32)
     return torch.from_numpy(~below).view(shape)
 
 
