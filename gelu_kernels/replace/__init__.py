@@ -1,4 +1,4 @@
-"""Existing models by one call: :func:`replace_activations` puts our modules where others' are."""
+"""Speeds up existing models with one call: :func:`replace_activations`."""
 
 from gelu_kernels.replace.model import replace_activations, replace_gelu
 from gelu_kernels.replace.replacement import Change, Replacement

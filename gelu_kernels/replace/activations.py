@@ -1,4 +1,4 @@
-"""Which gate an activation is, and whether it is that and nothing more."""
+"""Which gate an activation computes, and whether it does nothing else."""
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +15,7 @@ torch_silu = as_written(F.silu, F.__name__)
 
 GATES = {approximate: gate for gate, approximate in APPROXIMATE.items() if approximate}
 
-# By name, so that neither package is imported. Beside torch.nn's and ours these are the classes
-# whose formula is known.
+# The known classes besides torch.nn's and ours. By name, so neither package needs to be imported.
 _CLASSES = {
     "transformers.activations.GELUActivation": "normal",
     "transformers.activations.NewGELUActivation": "normal_tanh",
@@ -35,7 +34,7 @@ _CLASSES = {
 
 
 def gate_of(activation: object) -> str | None:
-    """The gate that a module or a function is; None if it is none that is known."""
+    """The gate that a module or a function computes; None if it is not a known one."""
     if isinstance(activation, torch.nn.Module):
         cls = original(type(activation))
         if cls is nn.GELU or cls is torch.nn.GELU:
@@ -50,17 +49,17 @@ def gate_of(activation: object) -> str | None:
 
 
 def gate_of_class(cls: type) -> str | None:
-    """None for ``torch.nn.GELU``, whose instances differ."""
+    """None for ``torch.nn.GELU``, where it depends on the instance."""
     if cls is nn.SiLU or cls is torch.nn.SiLU:
         return "logistic"
     return _CLASSES.get(f"{cls.__module__}.{cls.__qualname__}")
 
 
-SIGMOID_GATES = {1.702: "logistic_1702", 1.0: "logistic"}  # alpha to gate
+SIGMOID_GATES = {1.702: "logistic_1702", 1.0: "logistic"}  # by alpha
 
 
 def swish(x: torch.Tensor, alpha: float) -> torch.Tensor:
-    """An activation that a method computes by arithmetic."""
+    """Stands for an activation that a method writes out as arithmetic."""
     return x * torch.sigmoid(x * alpha)
 
 
@@ -69,16 +68,16 @@ def name_of_class(value: object) -> str:
 
 
 def name_of(gate: str) -> str:
-    """The name that an activation goes by."""
+    """The name in :attr:`Options.names` that covers this gate."""
     return "silu" if gate == "logistic" else "gelu"
 
 
 def intercepted(value: object) -> str:
-    """Why a module or a function does more than its class says; empty if it does not."""
+    """Why a module or a function does not compute what its class says; empty if it does."""
     own = value.__dict__ if isinstance(value, torch.nn.Module) else getattr(value, "keywords", {})
     if own.get("inplace"):
         return "it overwrites its input"
-    act = own.get("act")  # of transformers', the function, or its own method, that forward calls
+    act = own.get("act")  # in transformers: the function or own method that forward calls
     is_own = act is None or getattr(act, "__self__", None) is value
     if not is_own and gate_of(act) != gate_of_class(original(type(value))):
         return "its act was replaced"
@@ -86,7 +85,7 @@ def intercepted(value: object) -> str:
 
 
 def is_patched(value: object) -> bool:
-    """Whether the formula of an activation is another one than it was at the replacement."""
+    """Whether an activation's forward, ``F.gelu`` or ``F.silu`` has been patched."""
     is_other = False
     if isinstance(value, torch.nn.Module):
         cls, base = type(value), original(type(value))

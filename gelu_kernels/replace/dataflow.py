@@ -1,4 +1,4 @@
-"""Where the values of a method go: its expressions in the order in which they are evaluated."""
+"""The data flow of a method: its expressions in the order in which they are evaluated."""
 
 import ast
 from collections import Counter
@@ -7,24 +7,24 @@ from types import FunctionType, ModuleType
 
 _OPERATIONS = {ast.Mult: "mul", ast.Add: "add"}
 _PARTS = (ast.Compare, ast.BoolOp, ast.IfExp, ast.Dict, ast.JoinedStr, ast.Starred)
-# With the first of these, local variables may be read by their names; with the last two, a tensor
-# may be overwritten behind autograd's back.
+# Most of these may read local variables by name; the last two may overwrite a tensor without
+# autograd noticing.
 _UNSAFE = {
     "locals", "vars", "eval", "exec", "dir", "_getframe", "currentframe", "stack", "data", "numpy",
 }  # fmt: skip
-# After an exception in one of these the method may go on.
+# The method may continue after an exception in one of these.
 _CATCHES = (ast.Try, ast.With, ast.AsyncWith, *filter(None, [getattr(ast, "TryStar", None)]))
 
 
 @dataclass(eq=False)
 class Value:
-    """What an expression gives.
+    """The value of an expression.
 
     ``operation`` is one of: ``child``, a call of ``self.target``; ``function``, a call of the
     object ``target``; ``method``, a call of a method of the first input; ``stored``, the attribute
-    ``self.target``; ``constant``; ``global``; ``receiver``, which is ``self``; ``variable``, of
-    which nothing else is known; ``mul``, ``add`` and ``neg``; ``read``, all else that writes
-    nothing; ``unknown``, which may do anything.
+    ``self.target``; ``constant``; ``global``; ``receiver``, which is ``self``; ``variable``, a
+    variable with an unknown value; ``mul``, ``add`` and ``neg``; ``read``, anything else that
+    writes nothing; ``unknown``, which may do anything.
     """
 
     node: ast.expr | None
@@ -34,14 +34,14 @@ class Value:
     keywords: dict[str, "Value"] = field(default_factory=dict)
     position: int = 0
     uses: int = 0
-    names: set[str] = field(default_factory=set)  # of variables that may hold it to the end
+    names: set[str] = field(default_factory=set)  # variables that may still hold it at the end
 
 
 class DataFlow:
     """The values of one method.
 
-    A statement that branches, loops, or enters a context is not looked through: each block in it
-    stands for itself. A variable is followed within its block alone.
+    Branches, loops and contexts are opaque: each block in them is analysed on its own, and a
+    variable is followed only within its block.
     """
 
     def __init__(self, function: FunctionType, definition: ast.FunctionDef) -> None:
@@ -50,10 +50,10 @@ class DataFlow:
         arguments = [*definition.args.posonlyargs, *definition.args.args]
         self.receiver = arguments[0].arg if arguments else ""
         self._held: dict[str, Value] = {}  # by variables
-        self._given: dict[str, Value] = {}  # what variables that a block does not bind hold
+        self._given: dict[str, Value] = {}  # by variables that are bound outside the block
         self._straight: set[str] = set()  # variables bound since the last branch
         self._catches = False
-        self._reads: Counter[str] = Counter()  # of variables, that were followed
+        self._reads: Counter[str] = Counter()  # reads of variables that were followed
         nodes = list(ast.walk(definition))
         attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
         bound = {*_names(nodes, ast.Store, ast.Del)}
@@ -70,7 +70,7 @@ class DataFlow:
             self._block(definition.body)
 
     def is_gone(self, value: Value) -> bool:
-        """Whether nothing reads it but its counted uses."""
+        """Whether nothing reads it except the uses that were counted."""
         return all(self._reads[name] == self._all_reads[name] for name in value.names)
 
     def _block(self, statements: list[ast.stmt]) -> None:
@@ -124,7 +124,7 @@ class DataFlow:
         value.names.add(name)
 
     def _end(self, name: str) -> None:
-        """The variable holds another value from here on, or none."""
+        """From here on the variable holds another value, or none."""
         self._given.pop(name, None)
         value = self._held.pop(name, None)
         if value and name in self._straight and not self._catches:
@@ -145,7 +145,7 @@ class DataFlow:
         return value
 
     def _unknown(self, node: ast.AST) -> Value:
-        """What it reads may be kept or overwritten, whenever it likes."""
+        """A value for code that may keep or overwrite whatever it reads, at any time."""
         nodes = list(ast.walk(node))
         for name in {*_names(nodes)} & self._held.keys():
             self._held[name].uses += 1
@@ -238,7 +238,7 @@ def _expressions(node: ast.expr) -> list[ast.expr]:
 
 
 def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    """Of a statement that is no definition."""
+    """The blocks of a statement; none of a definition."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return []
     parts = [statement, *getattr(statement, "handlers", []), *getattr(statement, "cases", [])]

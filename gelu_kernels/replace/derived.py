@@ -1,7 +1,7 @@
-"""Classes derived from a module's own, in which some methods compute by our operators.
+"""Classes derived from a module's own class, with some methods rewritten to call our operators.
 
-The module stays the object it is, with its attributes, hooks and ``isinstance``. A method made here
-runs as long as the method it was made from is the same, and else that one.
+The module remains the same object, with its attributes, hooks and ``isinstance``. A new method runs
+as long as the method it was made from is unchanged; otherwise the current method of the base runs.
 """
 
 import copy
@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from torch.nn import Module
 
-_RECIPE = "_gelu_kernels_recipe"  # only a class made here has its own
+_RECIPE = "_gelu_kernels_recipe"  # only a class made here defines it
 _SOURCE = "_gelu_kernels_source"
 _PATCHED = "_gelu_kernels_patched"
 _NOTHING = object()
@@ -24,14 +24,14 @@ _deriving = threading.RLock()  # models may be replaced and loaded from several 
 
 
 class _Quiet:
-    """Comes before the base of a class made here, whose ``__init_subclass__`` thus does not hear of
-    it: it may keep a list of models."""
+    """Placed before the base of a class made here, so that the base's ``__init_subclass__``, which
+    may register models, does not run."""
 
     def __init_subclass__(cls) -> None:
         pass
 
     def __reduce_ex__(self, protocol: int) -> str | tuple:
-        """For copies and pickles: where a module is loaded its class is made again."""
+        """For copies and pickles: loading a module makes its class again."""
         reduced = super().__reduce_ex__(protocol)
         cls = type(self)
         if _RECIPE not in vars(cls) or reduced[:2] != (copyreg.__newobj__, (cls,)):
@@ -39,7 +39,7 @@ class _Quiet:
         return _restored, (original(cls), *vars(cls)[_RECIPE]), *reduced[2:]
 
     def __prepare_scriptable__(self) -> NoReturn:
-        """``torch.jit.script`` calls it first. Its compiler reads the source of the new methods."""
+        """Called first by ``torch.jit.script``, whose compiler cannot read the new methods."""
         raise TypeError(
             f"torch.jit.script does not compile {type(self).__name__}, which was replaced by "
             "gelu_kernels: restore() the model first, or use torch.export or torch.jit.trace"
@@ -47,12 +47,12 @@ class _Quiet:
 
 
 def original(cls: type[Module]) -> type[Module]:
-    """The class that a class made here is derived from; another one itself."""
+    """The class that a class made here is derived from; any other class itself."""
     return cls.__bases__[1] if _RECIPE in vars(cls) else cls
 
 
 def arguments_of(cls: type[Module]) -> tuple:
-    """What a class made here was made from; empty for another."""
+    """The arguments in the recipe of a class made here; empty for any other class."""
     return vars(cls)[_RECIPE][1:] if _RECIPE in vars(cls) else ()
 
 
@@ -62,8 +62,8 @@ def derive(
     methods: Callable[[], dict[str, FunctionType]],
     source: object = None,
 ) -> type[Module]:
-    """The class of a recipe: a function that makes it of the base, and its other arguments. It is
-    made once for each source."""
+    """The class for a recipe, which is a function that makes the class from the base, and its other
+    arguments. Each recipe and source make one class."""
     with _deriving:
         for cls in base.__subclasses__():
             if (vars(cls).get(_RECIPE), vars(cls).get(_SOURCE)) == (recipe, source):
@@ -75,8 +75,8 @@ def derive(
 
 
 class _Derived(type):
-    """Who patches the class of a module means the one it was written with. The method made here
-    gives way until the patch is undone."""
+    """Redirects a patch of the derived class to the original class. The new method gives way until
+    the patch is undone."""
 
     def __setattr__(cls, name: str, value: object) -> None:
         base, patched = original(cls), vars(cls).get(_PATCHED, {})
@@ -110,7 +110,7 @@ class _Derived(type):
 
 
 class _Patched(NamedTuple):
-    """What the base had before a patch, and the class that was derived from it."""
+    """What the base held before a patch, and what the derived class held."""
 
     before: object
     made: object
@@ -126,7 +126,7 @@ def _metaclass(kind: type) -> type:
 
 
 def _reduced(cls: type[Module]) -> str | tuple:
-    """A class made here is pickled as the one it is derived from."""
+    """A class made here is pickled as its base."""
     base = original(cls)
     return cls.__qualname__ if base is cls else (original, (base,))
 
@@ -138,8 +138,8 @@ def guarded(
     new: Callable,
     holds: Callable[[Module], bool] = lambda module: True,
 ) -> FunctionType:
-    """A method that is ``new`` as long as the base's method is the function as it is now, and
-    ``holds`` of the module."""
+    """A method that calls ``new`` while the base's method is still ``function``, unchanged, and
+    ``holds(module)`` is true."""
     inner = inspect.unwrap(function)
     code, inner_code = function.__code__, inner.__code__
     defaults, more_defaults = inner.__defaults__, copy.copy(inner.__kwdefaults__)
@@ -157,12 +157,12 @@ def guarded(
         if is_new:
             return new(self, *args, **kwargs)
         if getattr(method, _PATCHED):
-            return function(self, *args, **kwargs)  # It is called by what has taken its place.
+            return function(self, *args, **kwargs)  # Called by the patch in its place.
         if isinstance(self, _Quiet):
             return getattr(super(_Quiet, self), name)(*args, **kwargs)
-        return getattr(base, name)(self, *args, **kwargs)  # The model is restored.
+        return getattr(base, name)(self, *args, **kwargs)  # The model has been restored.
 
-    # Code of its own, as torch.compile compiles one code for a few modules only.
+    # A code object of its own, as torch.compile limits how often it compiles one.
     method.__code__ = method.__code__.replace(co_name=name)
     setattr(method, _RECIPE, method)
     setattr(method, _PATCHED, False)

@@ -1,4 +1,4 @@
-"""What the report calls a module, a function or a method."""
+"""How the report names a module, a function or a method."""
 
 from functools import partial
 
@@ -15,9 +15,9 @@ def describe(value: object) -> str:
     if isinstance(value, partial):
         keywords = ", ".join(f"{k}={v!r}" for k, v in value.keywords.items())
         return f"partial({describe(value.func)}, {keywords})"
-    if isinstance(value, tuple):  # operators that compute a method
+    if isinstance(value, tuple):  # the operators that compute a method
         return ", ".join(value)
-    if value is torch.nn.functional.gelu:  # a builtin of another module
+    if value is torch.nn.functional.gelu:  # a builtin, defined in another module
         return "torch.nn.functional.gelu"
     name = getattr(value, "__qualname__", None)
     return f"{_package(value)}.{name}" if name else str(value)
@@ -33,7 +33,7 @@ def function_of(value: object) -> object:
 
 
 def _package(named: object) -> str:
-    """Where it is imported from: for ours the package, not the file in it."""
+    """The module it is imported from; for ours the package, not the file in it."""
     module = getattr(named, "__module__", None) or ""
     package = module.rpartition(".")[0]
     return package if package in (nn.__name__, functional.__name__) else module

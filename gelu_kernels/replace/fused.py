@@ -1,7 +1,7 @@
-"""What a fused method calls in place of a pattern.
+"""The functions that a fused method calls in place of a pattern.
 
-Each takes the activation, and the linear layer, that the module has at the time. What our operators
-do not take, such as a sparse factor, or one that broadcasts, the original functions compute.
+Each takes the module's current activation and linear layer. Inputs that our operators do not take,
+such as a sparse factor or one that broadcasts, go to the original functions.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 def gate(activation: Callable, input: Tensor) -> Tensor:
-    """``activation(input)``, also of a function."""
+    """``activation(input)`` of a module or a function."""
     name = _gate_of(activation)
     return functional.gate(input, gate=name) if name and is_taken(input) else activation(input)
 
@@ -41,7 +41,8 @@ def glu(
     limit: float | None = None,
     up_offset: float = 0.0,
 ) -> Tensor:
-    """``activation(left) * right``, or the other way round, of clamped and shifted factors."""
+    """``activation(left) * right``, or ``left * activation(right)``, with the factors clamped and
+    shifted."""
     x, up = (left, right) if gate_is_left else (right, left)
     name = _unit_of(activation, x, up, limit, up_offset)
     if name:
@@ -102,7 +103,7 @@ def glu_linear(
 
 
 def gate_linear(activation: Callable, linear: torch.nn.Module, input: Tensor) -> Tensor:
-    """``linear(activation(input))``, of a ``Linear`` or a ``Conv1D``."""
+    """``linear(activation(input))``, for a ``Linear`` or a ``Conv1D``."""
     name = _gate_of(activation)
     if name and is_taken(input) and (is_plain_linear(linear) or is_conv1d(linear)):
         weight = linear.weight.t() if is_conv1d(linear) else linear.weight
@@ -112,8 +113,8 @@ def gate_linear(activation: Callable, linear: torch.nn.Module, input: Tensor) ->
 
 
 def product(linear: torch.nn.Linear, input: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The result of the linear layer without its bias, and the bias; where the operator does not
-    take them, the whole result and none."""
+    """The linear layer's result without its bias, and the bias. If the operator does not take them,
+    the full result and None."""
     parameters = linear.__dict__["_parameters"]  # nn.Module.__getattr__ is slow
     bias = parameters.get("bias")
     if not (is_linear_with_bias(linear) and is_taken(input) and is_taken(bias)):
@@ -128,14 +129,14 @@ def bias_gelu(activation: Callable, parts: tuple[Tensor, Tensor | None]) -> Tens
         return gate(activation, input)
     approximate = APPROXIMATE[gate_of(activation)] if is_gelu(activation) else None
     if approximate and is_taken(input):
-        own = getattr(activation, "__dict__", {})  # ours may keep a code of its derivative
+        own = getattr(activation, "__dict__", {})  # ours may save a code of the derivative
         save, dither = own.get("save"), own.get("dither", False)
         return functional.bias_gelu(input, bias, approximate=approximate, save=save, dither=dither)
     return activation(input + bias)
 
 
 def _gate_of(activation: Callable) -> str | None:
-    """Where it keeps no code of its derivative: these operators have no such option."""
+    """None also for an activation that saves a code, which the operators below cannot."""
     return gate_of(activation) if is_gate(activation) else None
 
 
@@ -158,15 +159,15 @@ def is_taken(input: object) -> bool:
     if not isinstance(input, Tensor) or input.dtype not in _DTYPES or _is_overridden():
         return False
     if torch.is_grad_enabled() and not is_dynamo_compiling() and input.is_inference():
-        return False  # Autograd cannot keep it; the original may keep another tensor.
+        return False  # Autograd cannot save it; the original may save another tensor.
     if input.is_nested:
         return input.layout is torch.jagged
     return input.layout is torch.strided and is_plain_tensor(input)
 
 
 def _is_overridden() -> bool:
-    """Whether a ``TorchFunctionMode``, unless it is one of torch's, may change torch's functions,
-    which it would not find in ours."""
+    """Whether a ``TorchFunctionMode`` other than torch's own is active. It may intercept torch's
+    functions, but not the calls inside ours."""
     count = _len_torch_function_stack()
     return count > 0 and any(
         not type(_get_function_stack_at(i)).__module__.startswith("torch.") for i in range(count)
@@ -174,8 +175,8 @@ def _is_overridden() -> bool:
 
 
 def _is_kept(input: Tensor, *others: Tensor) -> bool:
-    """Whether the original keeps the gate's input too, if anything is kept for the gradients of
-    the others. What is not kept may be overwritten before backward."""
+    """Whether the original also saves ``input`` for backward, if the others' gradients need it. A
+    tensor that it does not save may be overwritten before backward."""
     is_recorded = torch.is_grad_enabled() and any(other.requires_grad for other in others)
     return input.requires_grad or not is_recorded
 

@@ -1,5 +1,5 @@
-"""The classes of a module that is replaced: of an activation, of a ``Sequential``, and of a module
-with patterns in its methods."""
+"""The derived classes of replaced modules: of activations, of ``Sequential``, and of modules whose
+methods have patterns."""
 
 import ast
 from functools import partial
@@ -23,8 +23,8 @@ Needs = frozenset[tuple[str, str]]  # names of attributes, and their kinds
 
 
 def gate_class(base: type[Module]) -> type[Module]:
-    """Of an activation. What the operator does not take, such as complex numbers, the original
-    formula computes."""
+    """The class of an activation. Inputs that the operator does not take, such as complex numbers,
+    go to the original formula."""
     gate, function = gate_of_class(base), base.forward
 
     def forward(self: Module, input: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def sequential_class(base: type[Sequential], options: Options) -> type[Sequentia
 
 
 def class_with(base: type[Module], methods: dict[str, Method], options: Options) -> type[Module]:
-    """A class that computes the patterns of the methods; the same one for all modules alike."""
+    """A class with the methods' patterns fused; equal modules share it."""
     needs = frozenset(n for m in methods.values() for p in m.patterns for n in p.needs)
     codes = tuple((name, m.function.__code__, *map(str, m.patterns)) for name, m in methods.items())
 
@@ -57,7 +57,7 @@ def class_with(base: type[Module], methods: dict[str, Method], options: Options)
 
 
 def _class_again(base: type[Module], options: Options, needs: Needs) -> type[Module]:
-    """Of a module that is loaded: its attributes are of the kinds that ``needs`` has."""
+    """The class for a loaded module, whose attributes are of the kinds in ``needs``."""
     gates = {name for name, kind in needs if kind in ("gate", "gelu")}
     methods, _ = Reader().search(base, lambda *need: need in needs, gates, options)
     return class_with(base, methods, options)
@@ -90,7 +90,7 @@ def _fused(base: type[Module], name: str, method: Method) -> FunctionType:
 
 
 def _are_called(functions: dict[tuple[str, ...], object], names: dict[str, object]) -> bool:
-    """Whether the names still stand for the functions of torch that a pattern called."""
+    """Whether these names still refer to the torch functions that the pattern called."""
     for (first, *rest), function in functions.items():
         found = names.get(first)
         for name in rest:

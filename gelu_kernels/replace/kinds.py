@@ -1,5 +1,5 @@
-"""What the attributes of a module are, as far as fusing depends on it. A fused method asks again at
-each call, so that an answer takes a microsecond at most."""
+"""The kinds of attributes that fusing depends on. A fused method checks them at each call, so a
+check takes a microsecond at most."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from gelu_kernels.replace.describe import function_of
 
 _CONV1D = "transformers.pytorch_utils.Conv1D"
 
-# These write into no tensor that they are given, and leave autograd's modes as they are.
+# These do not write to their inputs, and do not change autograd's modes.
 _HARMLESS = {
     "torch.nn.modules.linear.Linear",
     "torch.nn.modules.linear.Identity",
@@ -30,7 +30,7 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 
 
 def value_of(owner: Module, name: str) -> object:
-    """An attribute, which may be one of an attribute's, as the module itself holds it."""
+    """An attribute that the module itself holds; ``name`` may be dotted."""
     first, *rest = name.split(".")
     own = owner.__dict__
     for held in (own["_modules"], own, own["_parameters"], own["_buffers"]):
@@ -43,13 +43,13 @@ def value_of(owner: Module, name: str) -> object:
 
 
 def is_gate(value: object) -> bool:
-    """An activation that computes a gate and nothing else, and keeps no code of its derivative."""
+    """An activation that computes a gate and nothing else, and saves no code of its derivative."""
     is_module = isinstance(value, Module)
     return _is_activation(value) and not (is_module and value.__dict__.get("save"))
 
 
 def is_gelu(value: object) -> bool:
-    """One of GELU's formulas, which may keep a code."""
+    """One of GELU's formulas; it may save a code."""
     return _is_activation(value) and gate_of(value) != "logistic"
 
 
@@ -59,7 +59,7 @@ def _is_activation(value: object) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """An activation that is called without a module's hooks."""
+    """An activation that is a function, so it has no hooks."""
     function = function_of(value)
     is_other = function is not functional.gelu and function is not functional.silu
     return not isinstance(value, Module) and is_other and is_gate(value)
@@ -70,7 +70,7 @@ def is_linear_with_bias(value: object) -> bool:
 
 
 def is_conv1d(value: object) -> bool:
-    """A linear layer of transformers, whose weight is transposed."""
+    """Transformers' linear layer with a transposed weight."""
     return (
         name_of_class(value) == _CONV1D
         and is_plain_module(value)
@@ -80,7 +80,7 @@ def is_conv1d(value: object) -> bool:
 
 
 def is_harmless(value: object) -> bool:
-    """A module that writes into no tensor it is given."""
+    """A module that does not write to its inputs."""
     return is_plain_linear(value) or _is_harmless(value)
 
 
@@ -121,5 +121,5 @@ KINDS: dict[str, Callable[[object], bool]] = {
 
 
 def is_kind(owner: Module, name: str, kind: str) -> bool:
-    """Whether an attribute of the module, which its class does not define, is of a kind."""
+    """Whether an attribute is of a kind, and held by the module rather than by its class."""
     return not hasattr(type(owner), name.split(".")[0]) and KINDS[kind](value_of(owner, name))

@@ -1,4 +1,4 @@
-"""The methods of a class in which activations occur, and the patterns in them."""
+"""The methods of a class that use activations, and the patterns in them."""
 
 import ast
 import dis
@@ -21,7 +21,7 @@ from gelu_kernels.replace.source import Definition, Sources
 from gelu_kernels.replace.uncovered import attributes_but, calls_of_gates, products_like_gates
 
 _SETTING = {dis.opmap["STORE_ATTR"], dis.opmap["DELETE_ATTR"]}
-# With these an attribute is set by its name.
+# These set an attribute by name.
 _SETTERS = {"setattr", "add_module", "register_module", "register_parameter", "register_buffer"}
 
 
@@ -34,7 +34,7 @@ class Method:
 
 @dataclass
 class Reading:
-    """Of a method: its calls of gates with their names, and products that may be gates."""
+    """A method's data flow, calls of gates with their names, and products that may be gates."""
 
     definition: Definition
     flow: DataFlow
@@ -43,13 +43,13 @@ class Reading:
 
 
 class Members:
-    """Of a class.
+    """The members of a class.
 
     Attributes:
-        functions: what has a function in it, by name, with the function and the names in that.
+        functions: by name, each member with a function inside, the function, and the names it uses.
         set_by_methods: attributes that methods set, perhaps during a call.
-        gates: the gates of activations that the class holds.
-        are_readable: whether ``self.name`` in a method is what the module holds by that name.
+        gates: by name, the gates of the activations that the class holds.
+        are_readable: whether ``self.name`` in a method is the attribute that the module holds.
     """
 
     def __init__(self, cls: type[Module]) -> None:
@@ -80,7 +80,7 @@ class Members:
 
 
 class Reader:
-    """Of methods and classes, each once."""
+    """Reads methods and classes, each once."""
 
     def __init__(self) -> None:
         self._members: dict[type[Module], Members] = {}
@@ -96,8 +96,8 @@ class Reader:
         options: Options,
         sigmoids: Collection[str] = (),
     ) -> tuple[dict[str, Method], Found]:
-        """The methods with patterns, of a class whose attributes ``gates`` are activations, and
-        ``sigmoids`` are modules by which one may be computed."""
+        """The methods with patterns, for a class whose attributes ``gates`` hold activations and
+        ``sigmoids`` hold sigmoid modules, which may be part of one."""
         methods, result = {}, Found()
         if cls not in self._members:
             self._members[cls] = Members(cls)
@@ -177,8 +177,8 @@ def _reading(definition: Definition, names: tuple[str, ...]) -> Reading:
 
 
 def members_of(cls: type[Module]) -> dict[str, object]:
-    """What of a class has a function in it, without ``torch.nn.Module``'s. A method that is reached
-    from the one that overrides it has the name of its class before its own."""
+    """The members of a class with a function inside, without ``torch.nn.Module``'s. An overridden
+    method that the overriding one may call is prefixed with its class's name."""
     found: dict[str, object] = {}
     for base in [b for b in cls.__mro__ if b not in (object, Module)]:
         for name, member in vars(base).items():
@@ -193,14 +193,14 @@ def members_of(cls: type[Module]) -> dict[str, object]:
 
 
 def gates_of_class(cls: type[Module]) -> dict[str, str]:
-    """The gates of what the class holds, by name; "" of what holds one in turn."""
+    """By name, the gates that the class holds; "" for a member that contains one."""
     members = {k: v for base in cls.__mro__[::-1] for k, v in vars(base).items()}
     members = {k: v.__func__ if isinstance(v, staticmethod) else v for k, v in members.items()}
     return {name: gate_of(value) or "" for name, value in members.items() if holds_gate(value)}
 
 
 def function_in(member: object) -> FunctionType | None:
-    """Of a method, a property, a class method, a cached one and their like."""
+    """The function inside a method, a property, a class method, a cached method and the like."""
     attribute = _HOLDERS.get(type(member))
     function = inspect.unwrap(getattr(member, attribute)) if attribute else member
     is_function = isinstance(function, FunctionType) and not is_made_here(function)
@@ -219,7 +219,7 @@ _HOLDERS = {
 
 def means_its_class(instructions: list[dis.Instruction]) -> bool:
     """Whether a method calls ``super(self.__class__, self)`` or ``super(type(self), self)``, which
-    mean the class that has it."""
+    would resolve differently in a derived class."""
     names = [i.argval if isinstance(i.argval, str) else "" for i in instructions]
     after = [names[index + 1 : index + 4] for index, name in enumerate(names) if name == "super"]
     return any({"__class__", "type"} & {*following} for following in after)

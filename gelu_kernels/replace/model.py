@@ -1,4 +1,4 @@
-"""The walk over a model."""
+"""The public functions, and the walk over a model."""
 
 from functools import partial
 
@@ -7,7 +7,6 @@ import torch
 from gelu_kernels.replace import activations, occurrences
 from gelu_kernels.replace.derived import arguments_of, original
 from gelu_kernels.replace.describe import is_ours
-from gelu_kernels.replace.encoder import leave_fast_path
 from gelu_kernels.replace.fusion import class_with, gate_class, sequential_class
 from gelu_kernels.replace.kinds import is_kind
 from gelu_kernels.replace.methods import Method, Reader
@@ -19,21 +18,22 @@ from gelu_kernels.replace.sequential import is_sequential, search
 def replace_activations(
     model: torch.nn.Module, *, fuse_bias: bool = False, recompute: bool = False
 ) -> Replacement:
-    r"""Compute the GELUs and SiLUs of a model by our operators, in place, and fuse them with the
-    operations beside them.
+    r"""Make a model compute its GELUs and SiLUs with our operators, in place, fused with the
+    neighbouring operations.
 
-    Replaced are ``torch.nn.GELU`` and ``torch.nn.SiLU``, transformers' activations (GELU: exact,
+    It replaces ``torch.nn.GELU`` and ``torch.nn.SiLU``, transformers' activations (GELU: exact,
     new, tanh, fast, accurate, quick, Bloom's; SiLU) and timm's (GELU: exact, tanh, quick; Swish).
-    Every module stays the object it is, with its attributes and hooks.
+    Every module remains the same object, with its attributes and hooks.
 
-    Fused are patterns in the code of a module's methods: calls of ``torch.nn.functional.gelu`` and
+    It fuses patterns in the code of a module's methods: calls of ``torch.nn.functional.gelu`` and
     ``silu``, or of attributes that hold them or a ``functools.partial`` of them, and gated linear
     units, ``act(gate(x)) * up(x)``, with the clamps and the offset that
     :func:`gelu_kernels.functional.glu` takes.
 
-    A module gets a class derived from its own, with the new methods. They run as long as each call
-    finds what they were made from: the same method, and plain children. With hooks on a child that
-    is passed by, an adapter, quantised weights or a parametrization, the original method runs.
+    A fused module gets a class derived from its own, with new methods. Each call checks that the
+    original method is unchanged and that the children are plain. Otherwise, for example with a hook
+    on a child that fusing would skip, an adapter, quantised weights or a parametrization, the
+    original method runs.
 
     Args:
         model: any module.
@@ -41,12 +41,12 @@ def replace_activations(
             ``torch.nn.Linear`` and computes its gradient.
         recompute: also fuse ``linear(act(x))`` and ``linear(act(x) * up)``, with a plain
             ``torch.nn.Linear`` or transformers' ``Conv1D``: backward recomputes the activation
-            instead of keeping its result. An activation between two linear layers goes with the
-            second.
+            instead of saving its result. An activation between two linear layers is fused with
+            the second.
 
     Returns:
-        A :class:`Replacement`, which has been printed. It lists what was changed and, with reasons,
-        what was not; ``restore()`` undoes all of it.
+        A :class:`Replacement`, which is also printed. It lists what was changed, and what was not
+        with the reasons; ``restore()`` undoes all of it.
 
     Raises:
         TypeError: ``model`` is not a module.
@@ -74,19 +74,19 @@ def replace_activations(
 
 
 def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacement:
-    """:func:`replace_activations` for GELUs alone. In gated linear units they are replaced too, and
-    not fused.
+    """:func:`replace_activations` for GELUs only. In gated linear units they are replaced but not
+    fused.
 
     Args:
-        model, fuse_bias: as there.
+        model, fuse_bias: as for :func:`replace_activations`.
 
     Returns:
-        A :class:`Replacement`, which has been printed; its ``restore()`` undoes all of it.
+        A :class:`Replacement`, which is also printed; its ``restore()`` undoes all of it.
 
     Raises:
         TypeError: ``model`` is not a module.
 
-    Accuracy: as there.
+    Accuracy: as for :func:`replace_activations`.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
 
@@ -121,7 +121,7 @@ def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> R
             if not isinstance(owner, torch.jit.ScriptModule):
                 fuse(result, prefix, owner, options, reader)
     result.tidy()
-    leave_fast_path(result, modules)
+    _leave_fast_path(result, modules)
     print(result)
     return result
 
@@ -129,7 +129,7 @@ def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> R
 def replace_alone(
     result: Replacement, name: str, value: object, owner: torch.nn.Module, options: Options
 ) -> None:
-    """An activation of this qualified name, which the owner holds."""
+    """Replace an activation that the owner holds, by its qualified name."""
     gate = activations.gate_of(value)
     if gate and activations.name_of(gate) not in options.names:
         return
@@ -145,13 +145,13 @@ def replace_alone(
 def fuse(
     result: Replacement, prefix: str, owner: torch.nn.Module, options: Options, reader: Reader
 ) -> None:
-    """The patterns in the methods of a module."""
+    """Fuse the patterns in the methods of a module."""
     before = next((a for a in arguments_of(type(owner)) if isinstance(a, Options)), Options())
     options, base = options | before, original(type(owner))
     held = occurrences.held_by(owner)
     gates = {name for name, value in held.items() if activations.gate_of(value)}
     methods: dict[str, Method] = {}
-    if "parametrizations" in owner._modules:  # it changes the class too
+    if "parametrizations" in owner._modules:  # which has changed the class too
         found = Found(not_fused=dict.fromkeys(gates, "its module is parametrized"))
     elif is_sequential(base):
         found = search(owner, options)
@@ -165,7 +165,7 @@ def fuse(
         cls = class_with(base, methods, options)
         if is_sequential(base) and found.operators:
             cls = sequential_class(base, options)
-    except Exception as error:  # of its metaclass, or of __init_subclass__
+    except Exception as error:  # raised by its metaclass or by __init_subclass__
         why = f"no class can be derived from {base.__name__}: {error}"
         cls, found = base, Found(not_fused=dict.fromkeys(gates or methods, why))
     if cls is not type(owner):
@@ -176,3 +176,17 @@ def fuse(
     for kind in ("left_alone", "not_fused", "not_recomputed"):
         for name, why in getattr(found, kind).items():
             getattr(result, kind)[f"{prefix}.{name}" if prefix else name] = why
+
+
+def _leave_fast_path(result: Replacement, modules: dict[str, torch.nn.Module]) -> None:
+    """Switch off the inference path of PyTorch's encoder layers, which has a GELU of its own."""
+    changed = {id(change.owner) for change in result.changed}
+    for prefix, module in modules.items():
+        if isinstance(module, torch.nn.TransformerEncoderLayer):
+            flag, off, layers = "activation_relu_or_gelu", 0, [module]
+        elif isinstance(module, torch.nn.TransformerEncoder):
+            flag, off, layers = "use_nested_tensor", False, module.layers
+        else:
+            continue
+        if getattr(module, flag, False) and any(id(layer) in changed for layer in layers):
+            result.set(module, f"{prefix}.{flag}" if prefix else flag, off)

@@ -1,5 +1,5 @@
-"""Where gates occur that are no activation of a module: in containers and objects, and in what
-functions call. And why what goes by a gate's name is left alone."""
+"""Gates that are not an activation of a module: in containers, in objects and in called functions;
+and why a value with a gate's name is left alone."""
 
 import inspect
 from collections import deque
@@ -17,13 +17,13 @@ _STATE = {*vars(torch.nn.Module())}
 
 
 def held_by(owner: torch.nn.Module) -> dict[str, object]:
-    """Its children, and the attributes that are its own."""
+    """Its children and its own attributes."""
     own = {name: value for name, value in vars(owner).items() if name not in _STATE}
     return {**owner._modules, **own}
 
 
 def why_not(value: object, names: tuple[str, ...]) -> str:
-    """Why an activation, or what goes by the name of one, is left alone; empty for all else."""
+    """Why an activation, or a value named like one, is left alone; empty for anything else."""
     if gate_of(value):
         return intercepted(value)
     if is_compiled(value) and gate_of(value._orig_mod):
@@ -52,13 +52,13 @@ def name_of_function(value: object) -> str:
 
 
 def is_one_of(names: tuple[str, ...], name: str) -> bool:
-    """ACT2FN, by which transformers names activations, may be any."""
+    """Whether a name says GELU or SiLU, or ACT2FN, transformers' table of activations."""
     known = (*names, "act2fn", *(["swish"] if "silu" in names else []))
     return any(n in name.lower() for n in known) and not name.lower().startswith("hard")
 
 
 def holds_gate(value: object, depth: int = 3) -> bool:
-    """Whether it is a gate, or a container, a bound method, a class or a simple object that has
+    """Whether it is a gate, or a container, a bound method, a class or a simple object that holds
     one."""
     if gate_of(value):
         return True
@@ -82,8 +82,8 @@ def is_plain_class(value: object) -> bool:
 
 
 def called_by(value: object, names: tuple[str, ...]) -> str:
-    """The first gate, or function of such a name, that a function calls, or one in its closure, or
-    one of its module that it calls."""
+    """The name of the first gate that a function calls, also through its closure, its defaults and
+    other functions of its module."""
     functions = functions_of(value)
     for each in functions:
         found = {name: each.__globals__.get(name) for name in sorted(names_in(each.__code__))}
@@ -98,7 +98,7 @@ def called_by(value: object, names: tuple[str, ...]) -> str:
 
 
 def functions_of(value: object) -> list[FunctionType]:
-    """A function itself, those of a class, and the one of an object that can be called."""
+    """A function itself, the functions of a class, or the ``__call__`` of an object."""
     if isinstance(value, torch.nn.Module):
         return []
     parts = [value, inspect.getattr_static(type(value), "__call__", None)]
@@ -109,7 +109,7 @@ def functions_of(value: object) -> list[FunctionType]:
 
 
 def given_to(function: FunctionType) -> dict[str, object]:
-    """What its closure holds, and its defaults."""
+    """The values in a function's closure and its defaults, by name."""
     code, defaults = function.__code__, function.__defaults__ or ()
     arguments = code.co_varnames[: code.co_argcount]
     closure = zip(code.co_freevars, map(cell_contents, function.__closure__ or ()), strict=True)
@@ -118,12 +118,12 @@ def given_to(function: FunctionType) -> dict[str, object]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """Globals and attributes, also of functions within, and what ``getattr`` may be given."""
+    """Globals and attributes, also of inner functions, and strings that ``getattr`` may take."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     looked_up = texts_in(code) if "getattr" in code.co_names else []
     return {*code.co_names, *looked_up}.union(*map(names_in, inner))
 
 
 def texts_in(code: CodeType) -> list[str]:
-    """That may be names."""
+    """The string constants that may be names."""
     return [c for c in code.co_consts if isinstance(c, str) and c.isidentifier()]

@@ -1,11 +1,11 @@
-"""What a call of :func:`replace_activations` asks for, and what it finds in a module."""
+"""The options of :func:`replace_activations`, and what it finds in a module."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Options:
-    names: tuple[str, ...] = ()  # that activations go by: "gelu", "silu"
+    names: tuple[str, ...] = ()  # of the activations to replace: "gelu", "silu"
     fuse_glu: bool = False
     fuse_bias: bool = False
     recompute: bool = False
@@ -21,7 +21,7 @@ class Options:
 
 @dataclass
 class Found:
-    """In the methods of one module."""
+    """What is found in the methods of one module."""
 
     operators: dict[str, tuple[str, ...]] = field(default_factory=dict)  # by the method's name
     left_alone: dict[str, str] = field(default_factory=dict)  # names to reasons

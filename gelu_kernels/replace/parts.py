@@ -1,4 +1,4 @@
-"""The parts of a pattern: activations, clamps and shifts, in the data flow of a method."""
+"""The parts of a pattern in the data flow of a method: activations, clamps and offsets."""
 
 import ast
 from collections.abc import Callable, Iterator
@@ -14,18 +14,18 @@ from gelu_kernels.replace.source import FUSED
 
 @dataclass
 class Gate:
-    """A value that an activation computes of another."""
+    """An activation and its input."""
 
-    name: str  # that the activation goes by in the module
+    name: str  # of the activation in the module
     activation: ast.expr
     input: Value
-    steps: dict[Value, ast.expr]  # its values, each with the expression of the input in it
-    uses: int = 1  # of the input in it
+    steps: dict[Value, ast.expr]  # its values, each with its operand that comes from the input
+    uses: int = 1  # how often it reads the input
 
 
 @dataclass
 class Bounds:
-    """A value that is another one, clamped."""
+    """A clamp."""
 
     input: ast.expr
     least: Value | None
@@ -33,10 +33,10 @@ class Bounds:
 
 
 class Parts:
-    """Of one data flow.
+    """The parts in one data flow.
 
-    ``is_kind`` tells whether an attribute of the module is of a kind (kinds.py). What it has
-    answered with yes is in ``needs``.
+    ``is_kind`` says whether an attribute of the module is of a kind (kinds.py). ``needs`` collects
+    the attributes and kinds for which it was true.
     """
 
     def __init__(self, flow: DataFlow, is_kind: Callable[[str, str], bool]) -> None:
@@ -51,11 +51,11 @@ class Parts:
         return found
 
     def is_only_for(self, value: Value, uses: int = 1) -> bool:
-        """Whether nothing but so many uses in a pattern sees the value."""
+        """Whether the value is used only that often, by the pattern, and nowhere else."""
         return value.node is not None and value.uses == uses and self.flow.is_gone(value)
 
     def call_of(self, value: Value, *kinds: str) -> bool:
-        """Whether it is ``self.child(input)``, of a child of one of the kinds."""
+        """Whether it is ``self.child(input)`` and the child is of one of the kinds."""
         is_call = value.operation == "child" and len(value.inputs) == 1 and not value.keywords
         return is_call and any(self.is_kind(value.target, kind) for kind in kinds)
 
@@ -97,7 +97,7 @@ class Parts:
         return value.node if is_stored or is_number(value) else None
 
     def limit(self, gate: Gate, up: Value) -> tuple[ast.expr | None, dict[Value, ast.expr]]:
-        """The number that limits the gate's input from above and the other factor on both sides,
+        """The number that bounds the gate's input from above and the other factor on both sides,
         and the clamps."""
         x, y = bounds_of(gate.input), bounds_of(up)
         number = None
@@ -115,7 +115,7 @@ class Parts:
         return (number, {gate.input: x.input, up: y.input}) if number else (None, {})
 
     def offset(self, up: Value) -> tuple[ast.expr | None, Value, dict[Value, ast.expr]]:
-        """The constant that is added to the second factor, that factor without it, and the sum."""
+        """The constant added to the second factor, the factor without it, and the sum."""
         for other, number, node in both_ways(up, "add"):
             if is_number(number) and self.is_only_for(up):
                 return number.node, other, {up: node}
@@ -123,7 +123,7 @@ class Parts:
 
 
 def is_function_of_torch(value: Value) -> bool:
-    """Whether it is a call of ``F.gelu`` or ``F.silu`` that overwrites nothing."""
+    """Whether it is an out-of-place call of ``F.gelu`` or ``F.silu``."""
     known = [v for v in value.keywords.values() if v.operation in ("constant", "stored")]
     in_place = value.keywords.get("inplace")
     return (
@@ -147,7 +147,7 @@ def bounds_of(value: Value) -> Bounds | None:
 
 
 def is_call(value: Value, *names: str) -> bool:
-    """Of a method of tensors, or of the function of torch with the same name."""
+    """Whether it calls a tensor method of one of these names, or torch's function of that name."""
     if value.operation == "method":
         return value.target in names
     function = value.target if value.operation == "function" else None
@@ -183,8 +183,8 @@ def operands(value: Value) -> list[ast.expr]:
 def both_ways(
     value: Value, operation: str, methods: bool = False
 ) -> Iterator[tuple[Value, Value, ast.expr]]:
-    """Of a binary operation, which may be a method of what is no tensor if asked for: one input,
-    the other, and the expression of the one."""
+    """For a binary operation, in both orders: one input, the other, and the first's expression.
+    ``methods`` also admits method calls, whose object may not be a tensor."""
     is_called = is_call(value, operation) and not value.keywords
     is_called = is_called and (methods or value.operation == "function")
     nodes = operands(value) if value.operation == operation or is_called else []
@@ -195,7 +195,7 @@ def both_ways(
 
 
 def attribute(name: str) -> ast.Attribute:
-    """Of fused.py, as a fused method knows it."""
+    """A function of fused.py, as a fused method refers to it."""
     return ast.Attribute(ast.Name(FUSED, ast.Load()), name, ast.Load())
 
 

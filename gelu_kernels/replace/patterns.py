@@ -1,4 +1,4 @@
-"""What of a method one operator can compute: gated linear units, and gates with the linear layer
+"""The patterns that one operator computes: gated linear units, and gates with the linear layer
 before or after them."""
 
 import ast
@@ -12,7 +12,7 @@ from gelu_kernels.replace.dataflow import DataFlow, Value
 from gelu_kernels.replace.options import Options
 from gelu_kernels.replace.parts import Gate, Parts, both_ways, call, is_call, operands
 
-# These write into no tensor that they are given, unless by a keyword.
+# These do not write to their inputs, unless a keyword says so.
 _FUNCTIONS = (
     F.linear, F.gelu, F.sigmoid, F.softmax, F.layer_norm, torch.sigmoid, torch.tanh, torch.erf,
     torch.exp, torch.softmax, torch.matmul, torch.bmm, torch.cat, torch.chunk, torch.split,
@@ -25,19 +25,19 @@ _METHODS = {
     "bfloat16", "type_as", "clamp", "clip", "sigmoid", "tanh", "mul", "add", "sub", "div", "matmul",
     "size", "dim", "sum", "mean", "softmax", "clone", "detach",
 }  # fmt: skip
-GATE_LIKE = ("sigmoid", "erf", "tanh", "ndtr", "expit")  # functions by which gates are computed
+GATE_LIKE = ("sigmoid", "erf", "tanh", "ndtr", "expit")  # functions in the formulas of gates
 _PURE = {"constant", "global", "variable", "receiver", "mul", "add", "neg", "read"}
 
 
 @dataclass
 class Pattern:
-    """``values`` are its values, each with the expression that comes in its place."""
+    """``values`` are its values, each with the expression that replaces it."""
 
     operator: str  # a function of fused.py
     gate: str
-    linear: str  # empty where there is none
+    linear: str  # empty if there is none
     values: dict[Value, ast.expr]
-    needs: set[tuple[str, str]]  # names of attributes of the module, and their kinds
+    needs: set[tuple[str, str]]  # attributes of the module and their kinds
 
     def __str__(self) -> str:
         linear_first = self.operator == "bias_gelu"
@@ -51,11 +51,11 @@ class _Unit:
 
     gate: Gate
     factors: list[ast.expr]
-    steps: dict[Value, ast.expr]  # its values but the product, each with the factor it comes from
+    steps: dict[Value, ast.expr]  # its values except the product, each with the operand it replaces
     keywords: dict[str, ast.expr]
 
     def steps_with(self, product: Value) -> dict[Value, ast.expr]:
-        """With the pair of factors in place of their product."""
+        """The steps, with the pair of factors in place of their product."""
         return {**self.steps, product: ast.Tuple(self.factors, ast.Load())}
 
 
@@ -63,9 +63,9 @@ class Search:
     """The patterns of one data flow.
 
     Attributes:
-        found: patterns, of which no two have a value in common.
-        not_fused, not_recomputed: for the other activations, why not.
-        computes_a_gate: whether there is arithmetic like a gate's, of which none is known.
+        found: patterns; no two of them share a value.
+        not_fused, not_recomputed: the reasons for the other activations.
+        computes_a_gate: whether there is arithmetic like that of a gate, but of no known one.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Search:
         steps: dict[Value, ast.expr],
         linear: str = "",
     ) -> Pattern | None:
-        """None if, from the first of the steps to the root, something may change the result."""
+        """None if something between the first step and the root may change the result."""
         first = min(step.position for step in steps)
         for value in self._flow.values[first : root.position]:
             if value not in steps and not self._is_harmless(value):
@@ -164,7 +164,7 @@ class Search:
         return None
 
     def _weighted_product(self, value: Value) -> Pattern | None:
-        """A unit times, as it may be, a number for each row."""
+        """A unit times a factor, which may be one number for each row."""
         for product, weight, _ in both_ways(value, "mul"):
             unit = self._unit(product) if weight.operation != "constant" else None
             if unit and self._parts.is_only_for(product):
@@ -217,7 +217,7 @@ class Search:
         return None
 
     def _alone(self, value: Value) -> Pattern | None:
-        """A function, or arithmetic; a module that is a child computes by itself."""
+        """A function or arithmetic alone; a child module has a class of its own."""
         is_child = value.operation == "child"
         if is_child and not self._parts.is_kind(value.target, "function"):
             return None
@@ -231,12 +231,12 @@ class Search:
         return self._pattern("gate", gate, value, expression, gate.steps)
 
     def _is_like_a_gate(self, product: Value) -> bool:
-        """``x * sigmoid(...)``, or with erf and its like, of what x is made of."""
+        """Whether it is ``x * sigmoid(...)``, or with erf or the like, and both depend on x."""
         if product in self._taken:
             return False
         for x, factor, _ in both_ways(product, "mul", methods=True):
             parts = self._parts_of(factor)
-            # A tanh alone caps logits: tanh(x / cap) * cap.
+            # A tanh to which nothing is added caps logits: tanh(x / cap) * cap.
             added = [part for sum in parts if sum.operation == "add" for part in sum.inputs]
             curves = filter(self._is_sigmoid, parts)
             is_alike = any(part in added or not is_call(part, "tanh") for part in curves)
@@ -248,7 +248,7 @@ class Search:
         return is_call(value, *GATE_LIKE) or self._parts.call_of(value, "sigmoid")
 
     def _parts_of(self, value: Value, with_children: bool = False) -> set[Value]:
-        """What a value is made of by arithmetic, by functions, and by modules if asked for."""
+        """The values it is computed from by arithmetic, functions and, if asked for, children."""
         parts, found = [value], set()
         for part in parts:
             is_made = isinstance(part.node, ast.BinOp | ast.UnaryOp) or part.operation == "function"

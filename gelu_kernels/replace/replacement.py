@@ -10,10 +10,10 @@ from gelu_kernels.replace.describe import describe
 
 @dataclass(frozen=True)
 class Change:
-    """What was changed, by its qualified name, as in ``model.named_modules()``.
+    """One change, by qualified name as in ``model.named_modules()``.
 
-    ``old`` is the activation, or the function that is a method; ``new`` are the operators that
-    compute it, or its patterns, now. Of an attribute that was set both are values.
+    ``old`` is the activation or the method's function; ``new`` names the operators that now compute
+    it or its patterns. For an attribute that was set, both are its values.
 
     >>> print(Change("mlp.act", torch.nn.GELU(), ("gate(normal)",), torch.nn.Module()))
     mlp.act: torch.nn.modules.activation.GELU('none') -> gate(normal)
@@ -29,16 +29,16 @@ class Change:
 
 
 class Replacement:
-    """What :func:`replace_activations` did to a model. ``print`` shows a line for each part.
+    """What :func:`replace_activations` did to a model. ``print`` shows a line for each entry.
 
     Attributes:
         changed: a :class:`Change` for each activation replaced, method fused, and attribute set.
-        left_alone: what is named GELU or SiLU, or calls one, and was not replaced: name to reason.
-        not_fused: activations replaced alone that could have been in a fused pattern: name to
-            reason.
-        not_recomputed: with ``recompute``, activations whose result is kept: name to reason.
+        left_alone: name to reason, for whatever is named GELU or SiLU, or calls one, and was not
+            replaced.
+        not_fused: name to reason, for activations that were replaced but not fused.
+        not_recomputed: name to reason, for activations whose result is saved despite ``recompute``.
 
-    As a context manager it restores the model at the end.
+    As a context manager it restores the model on exit.
 
     >>> from gelu_kernels import replace_activations
     >>> model = torch.nn.Sequential(torch.nn.GELU())
@@ -52,23 +52,22 @@ class Replacement:
     """
 
     def __init__(self, function: str) -> None:
-        self.function = function  # that was called
+        self.function = function  # the name of the one that was called
         self.changed: list[Change] = []
         self.left_alone: dict[str, str] = {}
         self.not_fused: dict[str, str] = {}
         self.not_recomputed: dict[str, str] = {}
-        # Owner, attribute, what it held before, and what it was given.
+        # Owner, attribute, its value before, and its value now.
         self._given: list[tuple[torch.nn.Module, str, object, object]] = []
 
     def restore(self) -> None:
-        """Give every module its class back, and every attribute that was set its value.
+        """Restore the classes of modules and the attributes that were set.
 
-        Parameters, hooks and all else stay as they are now. ``changed`` is empty then.
+        Parameters, hooks and everything else stay as they are now. Empties ``changed``.
 
         Raises:
-            RuntimeError: the model was changed in the same places since, by another
-                ``replace_activations`` for example, which is to be restored first. Nothing is
-                restored.
+            RuntimeError: the same places were changed since, for example by another
+                ``replace_activations``, which must be restored first. Nothing is restored.
         """
         for owner, attribute, _, given in self._given:
             if getattr(owner, attribute, None) is not given:
@@ -110,7 +109,7 @@ class Replacement:
         return "\n  ".join(lines)
 
     def set(self, owner: torch.nn.Module, name: str, new: object) -> None:
-        """Change the attribute of the owner that has this qualified name."""
+        """Set an attribute of the owner, by its qualified name."""
         attribute = name.rpartition(".")[2]
         self.changed.append(Change(name, getattr(owner, attribute), new, owner))
         self._give(owner, attribute, new)
@@ -120,12 +119,12 @@ class Replacement:
         self._give(module, "__class__", cls)
 
     def add(self, name: str, old: object, new: tuple[str, ...], owner: torch.nn.Module) -> None:
-        """A line of the report, of what a class changes."""
+        """Record what a new class changes, for the report."""
         self.changed.append(Change(name, old, new, owner))
 
     def tidy(self) -> None:
-        """Leave out what is said of a module whose own method is fused, and of the method of one
-        that is left alone itself."""
+        """Drop the entries for a module whose own method is fused, and for methods of a module that
+        is itself left alone."""
         fused = {c.name.rpartition(".")[0] for c in self.changed if isinstance(c.new, tuple)}
         names = self.left_alone.keys()
         self.left_alone = {
@@ -136,4 +135,4 @@ class Replacement:
 
     def _give(self, owner: torch.nn.Module, attribute: str, new: object) -> None:
         self._given.append((owner, attribute, getattr(owner, attribute), new))
-        object.__setattr__(owner, attribute, new)  # whatever the owner's own does
+        object.__setattr__(owner, attribute, new)  # not the owner's own __setattr__

@@ -1,4 +1,4 @@
-"""A ``torch.nn.Sequential`` that computes a gate and the linear layer beside it by one operator."""
+"""A ``torch.nn.Sequential`` that fuses a gate with the linear layer before or after it."""
 
 from torch import Tensor
 from torch.nn import Module, Sequential
@@ -16,7 +16,7 @@ def is_sequential(cls: type[Module]) -> bool:
 
 
 def run(self: Sequential, input: Tensor, options: Options) -> Tensor:
-    """``Sequential.forward``, which looks at the modules as it comes to them."""
+    """``Sequential.forward``, which decides at each module whether to fuse it with the next."""
     names, i = list(self._modules), 0
     while i < len(names):
         operator = step(self, names[i : i + 3], options)
@@ -33,7 +33,7 @@ def run(self: Sequential, input: Tensor, options: Options) -> Tensor:
 
 
 def step(owner: Sequential, names: list[str], options: Options) -> str:
-    """The operator of fused.py that computes the first two modules; empty where none does."""
+    """The function of fused.py that computes the first two modules; empty if none does."""
     if len(names) < 2:
         return ""
     first, second = names[:2]
@@ -46,7 +46,7 @@ def step(owner: Sequential, names: list[str], options: Options) -> str:
 
 
 def search(owner: Sequential, options: Options) -> Found:
-    """The pairs of modules that one operator computes."""
+    """The pairs of modules that one operator computes, and why others are not."""
     found, operators = Found(), []
     names, i = list(owner._modules), 0
     while i < len(names):

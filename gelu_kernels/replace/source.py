@@ -1,4 +1,4 @@
-"""The syntax tree of a function, and the function that another tree makes of it."""
+"""The syntax tree of a function, and the function compiled from a changed tree."""
 
 import ast
 import functools
@@ -9,14 +9,14 @@ import warnings
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 
-FUSED = "_gelu_kernels_fused"  # an argument of the functions made here, with a default
+FUSED = "_gelu_kernels_fused"  # a keyword-only argument of the functions made here
 
-_parsing = threading.Lock()  # catch_warnings changes the filters of all threads
+_parsing = threading.Lock()  # catch_warnings changes the filters of every thread
 
 
 @dataclass(frozen=True)
 class Definition:
-    """``node`` defines the function, in as much of its file as its code depends on."""
+    """``node`` defines the function; ``module`` holds what its code depends on in the file."""
 
     function: FunctionType
     node: ast.FunctionDef
@@ -31,10 +31,10 @@ class Sources:
         self._found: dict[tuple[str, int], tuple[ast.stmt, ast.FunctionDef]] = {}
 
     def definition(self, function: FunctionType) -> Definition | None:
-        """Of a function; of the one within, where decorators have wrapped it.
+        """The definition of a function, or of the one inside its decorators.
 
-        None if no text is found that compiles to the very code that runs: there is none where
-        ``exec`` made the class, and another one where the file was edited since.
+        None unless the source compiles to exactly the code that runs: a class made by ``exec`` has
+        no source, and the file may have been edited since its import.
         """
         inner = inspect.unwrap(function)
         if not isinstance(inner, FunctionType) or not is_in_closures(function):
@@ -46,8 +46,8 @@ class Sources:
         return self._read(inner) if all(map(self._only_calls, wrappers)) else None
 
     def _only_calls(self, wrapper: FunctionType) -> bool:
-        """Whether a wrapper does no more with the function that it wraps than to call it, to pass
-        it on, and to read its attributes."""
+        """Whether a wrapper only calls the function that it wraps, passes it on, or reads its
+        attributes."""
         found = self._read(wrapper)
         body = ast.Module(found.node.body if found else [], [])
         nodes = list(ast.walk(body))
@@ -66,7 +66,7 @@ class Sources:
         statement, node = self._found.get((code.co_filename, code.co_firstlineno), (None, None))
         if node is None:
             return None
-        # With the imports, as Python compiles the call of a module's function in its own way.
+        # With the imports, as Python compiles calls of an imported module's functions differently.
         module = ast.Module([*self._imports[code.co_filename], statement], [])
         return Definition(function, node, module) if _same(_find(module, code), code) else None
 
@@ -74,7 +74,7 @@ class Sources:
         linecache.checkcache(file)
         try:
             with _parsing, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # told when the file was imported
+                warnings.simplefilter("ignore")  # they were issued when the file was imported
                 body = ast.parse("".join(linecache.getlines(file, names))).body
         except SyntaxError:
             body = []
@@ -89,8 +89,8 @@ class Sources:
 def rebuild(
     function: FunctionType, definition: Definition, table: dict[int, ast.AST], fused: object
 ) -> FunctionType:
-    """The function with other nodes in place of those in the table, by their ``id``. In them
-    ``FUSED`` stands for ``fused``. Its decorators wrap it as they did."""
+    """The function with the nodes in the table, by ``id``, replaced. ``FUSED`` in the new nodes
+    refers to ``fused``. The function's decorators wrap the new one."""
     inner, arguments = definition.function, definition.node.args
     more = ast.arguments(**dict(ast.iter_fields(arguments)))
     more.kwonlyargs = [*arguments.kwonlyargs, ast.arg(FUSED)]
@@ -103,7 +103,7 @@ def rebuild(
 
 
 def _wrapped(function: FunctionType, new: FunctionType) -> FunctionType:
-    """The wrappers of a function around another one."""
+    """``new`` inside the wrappers of a function."""
     if not hasattr(function, "__wrapped__"):
         return new
     new = _wrapped(function.__wrapped__, new)
@@ -117,7 +117,7 @@ def _wrapped(function: FunctionType, new: FunctionType) -> FunctionType:
 
 
 def is_in_closures(function: FunctionType) -> bool:
-    """Whether the closure of each wrapper has the function that it wraps."""
+    """Whether each wrapper has the function that it wraps in its closure."""
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is None:
         return True
@@ -133,7 +133,7 @@ def _with_code(
     return functools.update_wrapper(new, function, _KEPT)
 
 
-# Since 3.14 annotations are made when they are asked for.
+# Since 3.14 annotations are evaluated lazily.
 _ANNOTATIONS = "__annotate__" if hasattr(FunctionType, "__annotate__") else "__annotations__"
 _KEPT = ("__module__", "__qualname__", "__doc__", _ANNOTATIONS)
 
@@ -147,7 +147,7 @@ def _imports(statement: ast.stmt) -> bool:
 
 
 def _find(module: ast.Module, code: CodeType) -> CodeType | None:
-    """The code of a module's function that stands where another one's does."""
+    """The code object in a module with the same name and first line."""
     codes = [compile(module, code.co_filename, "exec", dont_inherit=True)]
     for found in codes:
         if (found.co_name, found.co_firstlineno) == (code.co_name, code.co_firstlineno):
@@ -174,7 +174,7 @@ def _same(a: object, b: object) -> bool:
 
 
 def _replaced(node: object, table: dict[int, ast.AST]) -> object:
-    """A copy of a tree, in which other nodes come in the place of some."""
+    """A copy of a tree with some nodes replaced."""
     if isinstance(node, list):
         return [_replaced(item, table) for item in node]
     if not isinstance(node, ast.AST):

@@ -1,4 +1,4 @@
-"""Where a method computes gates, or reads functions, whether a pattern covers it or not."""
+"""Everywhere a method computes gates or reads functions, covered by a pattern or not."""
 
 import ast
 from collections import ChainMap
@@ -13,7 +13,7 @@ from gelu_kernels.replace.source import Definition
 def calls_of_gates(
     definition: Definition, flow: DataFlow, names: tuple[str, ...]
 ) -> Iterator[tuple[ast.expr, str]]:
-    """Calls of functions of such a name, or that call one, with the name; none of ours."""
+    """Calls of functions with such a name, or that call one, and the name; ours excluded."""
     ours = {v.node for v in flow.values if v.operation == "function" and is_ours(v.target)}
     known = ChainMap(given_to(definition.function), definition.function.__globals__)
     aliases = _aliases(definition.node)
@@ -27,7 +27,7 @@ def calls_of_gates(
 
 
 def _aliases(definition: ast.FunctionDef) -> dict[str, str]:
-    """Local variables, and the names of what they stand for."""
+    """Local variables, and the names that they alias."""
     aliases = {}
     for node in ast.walk(definition):
         if isinstance(node, ast.ImportFrom):
@@ -40,14 +40,14 @@ def _aliases(definition: ast.FunctionDef) -> dict[str, str]:
 
 
 def _root(function: ast.expr) -> str:
-    """The variable that a chain of attributes and indices begins with."""
+    """The variable at the start of a chain of attributes and indices."""
     while isinstance(function, ast.Attribute | ast.Subscript):
         function = function.value
     return function.id if isinstance(function, ast.Name) else ""
 
 
 def products_like_gates(definition: Definition, flow: DataFlow) -> Iterator[ast.AST]:
-    """``x * sigmoid(x)``, also in parts that the data flow does not follow."""
+    """``x * sigmoid(x)``, also where the data flow does not follow."""
     for node in ast.walk(definition.node):
         a, b = _factors(node)
         if a and b and _are_alike(a, b, flow.receiver):
@@ -65,16 +65,16 @@ def _factors(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
 
 
 def _are_alike(a: ast.expr, b: ast.expr, receiver: str) -> bool:
-    """Whether one is a function like the sigmoid, and calls nothing else, of a variable in both."""
+    """Whether one factor only calls sigmoid or erf, of a variable that is in both."""
     names = [{n.id for n in ast.walk(x) if isinstance(n, ast.Name)} - {receiver} for x in (a, b)]
     calls = [[n.func for n in ast.walk(x) if isinstance(n, ast.Call)] for x in (a, b)]
-    # Not tanh, by which logits are capped: tanh(x / cap) * cap.
+    # Not tanh, which caps logits: tanh(x / cap) * cap.
     is_alike = any(c and all(_called(f, "") in ("sigmoid", "erf") for f in c) for c in calls)
     return is_alike and not names[0].isdisjoint(names[1])
 
 
 def attributes_but(definition: Definition, calls: set[ast.expr]) -> set[str]:
-    """The names of attributes that are read for something else than these calls of them."""
+    """The names of attributes that are read other than to be called in these calls."""
     called = {call.func for call in calls if isinstance(call, ast.Call)}
     nodes = ast.walk(definition.node)
     return {n.attr for n in nodes if isinstance(n, ast.Attribute) and n not in called}
@@ -90,7 +90,7 @@ def _called(function: ast.expr, receiver: str) -> str:
 
 
 def _looked_up(call: ast.Call) -> str:
-    """The name that ``getattr`` is given."""
+    """The name that a call passes to ``getattr``; empty for other calls."""
     is_getattr = isinstance(call.func, ast.Name) and call.func.id == "getattr"
     name = call.args[1] if is_getattr and len(call.args) > 1 else None
     return str(name.value) if isinstance(name, ast.Constant) else ""

@@ -1,9 +1,87 @@
-"""What replace_activations did to a model, and how far results and memory moved."""
+"""Helpers: loops over cases, modules from text, and what replace_activations did to a model."""
 
+import functools
+import inspect
+import itertools
+import linecache
+import textwrap
+from collections.abc import Callable, Iterable
+
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelu_kernels.replace.derived import original
+
+
+def for_all(is_slow: Callable[..., bool] | None = None, **axes: Iterable) -> Callable:
+    """Make one test that runs all combinations of arguments and names each one that fails.
+
+    The combinations that ``is_slow`` picks become a second test, marked slow.
+    """
+    groups = {False: [], True: []}
+    for values in itertools.product(*axes.values()):
+        case = dict(zip(axes, values, strict=True))
+        groups[bool(is_slow and is_slow(**case))].append(case)
+    assert groups[False], "no case would run in `make test`"
+
+    def decorate(check):
+        @functools.wraps(check)
+        def test(cases, **fixtures):
+            _check_each(functools.partial(check, **fixtures), cases)
+
+        kept = [p for p in inspect.signature(check).parameters.values() if p.name not in axes]
+        cases = inspect.Parameter("cases", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        test.__signature__ = inspect.Signature([*kept, cases])
+        often = pytest.param(groups[False], id="often" if groups[True] else "all")
+        seldom = pytest.param(groups[True], id="seldom", marks=pytest.mark.slow)
+        return pytest.mark.parametrize("cases", [often, seldom][: 1 + bool(groups[True])])(test)
+
+    return decorate
+
+
+def _check_each(check, cases):
+    errors, skipped = {}, []
+    for case in cases:
+        name = ", ".join(getattr(value, "__name__", str(value)) for value in case.values())
+        torch.default_generator.manual_seed(0)
+        try:
+            check(**case)
+        except pytest.skip.Exception as skip:
+            skipped.append(f"{name}: {skip}")
+        except Exception as error:
+            errors[name] = error
+    report = [f"{name}: {type(error).__name__}: {error}" for name, error in errors.items()]
+    if errors:
+        raise AssertionError("\n\n".join(report)) from next(iter(errors.values()))
+    if skipped:
+        print("\n".join(skipped))
+    if len(skipped) == len(cases):
+        pytest.skip(skipped[0])
+
+
+def modules(base: type, bodies: dict[str, str], names: dict) -> dict[str, type]:
+    """Subclasses of ``base`` by name, each with a text as the body of its ``forward``.
+
+    ``names`` are the globals of the text. As with a class in a file, its source can be read and its
+    objects can be pickled.
+    """
+    for name, body in bodies.items():
+        body = textwrap.indent(textwrap.dedent(body).strip(), 8 * " ")
+        source = f"class {name}({base.__name__}):\n    def forward(self, x):\n{body}\n"
+        file = f"<{names['__name__']}.{name}>"
+        linecache.cache[file] = len(source), None, source.splitlines(True), file
+        exec(compile(source, file, "exec"), names)
+    return {name: names[name] for name in bodies}
+
+
+def compute(model, x):
+    """The output, and the gradients of x and of the parameters."""
+    x = x.clone().requires_grad_()
+    y = model(x)
+    parameters = list(model.parameters())
+    gradients = torch.autograd.grad(y.square().sum(), [x, *parameters], allow_unused=True)
+    return [y.detach(), *(g for g in gradients if g is not None)]
 
 
 def error(actual, expected):
@@ -21,7 +99,7 @@ def error(actual, expected):
 
 
 def tree(model):
-    """Every module, its class, and every plain attribute of it, as objects."""
+    """Every module, its class and its plain attributes, as objects."""
     own = vars(torch.nn.Module()).keys()
     return {
         name: (type(module), module, {k: v for k, v in vars(module).items() if k not in own})
@@ -30,7 +108,7 @@ def tree(model):
 
 
 def changes(replacement):
-    """Of activations: the classes of what was held, and what computes it, or is held, now."""
+    """Each activation by name: its class before, and the operator or value in its place now."""
     return {
         change.name: (
             original(type(change.old)),
@@ -42,7 +120,7 @@ def changes(replacement):
 
 
 def operators(replacement):
-    """Of methods: what computes their patterns."""
+    """Each method by name: the operators that compute its patterns."""
     return {
         change.name: ", ".join(change.new)
         for change in replacement.changed
@@ -56,7 +134,7 @@ def reasons(replacement):
 
 
 class Operators(TorchDispatchMode):
-    """The names of what is called."""
+    """The names of the operators that are called."""
 
     def __init__(self):
         super().__init__()
@@ -66,8 +144,14 @@ class Operators(TorchDispatchMode):
         self.names.add(function._schema.name)
         return function(*args, **(kwargs or {}))
 
+    @property
+    def ours(self):
+        return {name for name in self.names if name.startswith("gelu_kernels::")}
+
 
 class SavedBytes(torch.autograd.graph.saved_tensors_hooks):
+    """The size of the storages that are saved for backward."""
+
     def __init__(self):
         super().__init__(self.pack, lambda tensor: tensor)
         self.storages = {}

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from gelu_kernels import replace_activations
+from tests.replace.equivalence.outcomes import MODES
+from tests.replace.replacements import Operators, for_all, operators
 
 pytest.importorskip("transformers", reason="needs transformers")
 
@@ -18,7 +20,7 @@ SIZES = {
     "dense_intermediate_size": 6, "num_local_experts": 3, "num_experts": 3,
 }  # fmt: skip
 SWITCHES = {"hidden_act": "silu", "mlp_bias": False, "_experts_implementation": "eager"}
-# By class: its unit's method, and the operator that computes it.
+# By class: the method with its unit, and the operator that computes it.
 UNITS = {
     "glm5_next.Glm5NextTextExperts": ("_apply_gate", "glu(silu)"),
     "glm5_next.Glm5NextTextMLP": ("forward", "glu(act_fn)"),
@@ -30,18 +32,16 @@ UNITS = {
     "gpt_oss.GptOssExperts": ("_apply_gate", "glu(swish)"),
     "openai_privacy_filter.OpenAIPrivacyFilterExperts": ("_apply_gate", "glu(swish)"),
 }
-WITH_ALPHA = [name for name, (_, operator) in UNITS.items() if operator == "glu(swish)"]
-RECOMPUTED = [name for name, (method, _) in UNITS.items() if method == "forward"]
-MODES = ({}, {"fuse_bias": True}, {"recompute": True}, {"fuse_bias": True, "recompute": True})
-INTO_FLOAT32 = "openai_privacy_filter.OpenAIPrivacyFilterExperts"  # all but its unit
+# Computes in float32, except for its unit
+INTO_FLOAT32 = "openai_privacy_filter.OpenAIPrivacyFilterExperts"
 
 
-def tiny(name, *arguments, alpha=1.702, **options):
+def tiny(name, **options):
     folder, cls = name.split(".")
     module = import_module(f"transformers.models.{folder}.modeling_{folder}")
-    limits = {"swiglu_limit": LIMIT, "swiglu_alpha": alpha, "swiglu_limits_shared": [LIMIT]}
+    limits = {"swiglu_limit": LIMIT, "swiglu_alpha": 1.702, "swiglu_limits_shared": [LIMIT]}
     config = SimpleNamespace(**SIZES, **SWITCHES, **limits)
-    made = getattr(module, cls)(config, *arguments, **options).double()
+    made = getattr(module, cls)(config, **options).double()
     random = torch.Generator().manual_seed(0)
     for parameter in made.parameters():
         parameter.data = torch.randn(parameter.shape, generator=random, dtype=torch.float64)
@@ -54,7 +54,7 @@ def rows(columns):
 
 
 def results(module, method):
-    """Values and gradients of the unit, and of the module."""
+    """Values and gradients of the unit, and of the whole module where ``forward`` is the unit."""
     x = rows(SIZES["hidden_size"] if method == "forward" else 2 * SIZES["intermediate_size"])
     x.requires_grad_()
     y = getattr(module, method)(x)
@@ -70,40 +70,23 @@ def assert_same(actual, expected, tolerance=1e-9):
         assert float((a - e).detach().abs().max()) <= tolerance * float(e.detach().abs().max())
 
 
-def operators(replacement):
-    methods = [c for c in replacement.changed if not isinstance(c.old, torch.nn.Module)]
-    return {c.name: c.new for c in methods}
-
-
-@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "+".join(mode) or "plain")
-@pytest.mark.parametrize("name", UNITS)
+@for_all(lambda name, mode: mode in ("fuse_bias", "recompute"), name=UNITS, mode=MODES)
 def test_one_operator_computes_the_whole_unit(name, mode):
     module = tiny(name)
     method, operator = UNITS[name]
     expected = results(copy.deepcopy(module), method)
-    replacement = replace_activations(module, **mode)
-    if mode.get("recompute") and method == "forward":
+    replacement = replace_activations(module, **MODES[mode])
+    if "recompute" in MODES[mode] and method == "forward":
         operator = operator.replace("glu(", "glu_linear(").replace(")", ", down_proj)")
-    assert operators(replacement) == {method: (operator,)}
+    assert operators(replacement) == {method: operator}
     assert not replacement.left_alone
-    assert_same(results(module, method), expected)
+    with Operators() as called:
+        found = results(module, method)
+    assert "aten::clamp" not in called.names
+    assert_same(found, expected)
 
 
-@pytest.mark.parametrize("name", UNITS)
-def test_the_operator_has_the_limit(name, monkeypatch):
-    from gelu_kernels import functional
-
-    module, (method, _), limits = tiny(name), UNITS[name], []
-    replace_activations(module)
-    glu = functional.glu
-    monkeypatch.setattr(
-        functional, "glu", lambda *a, limit, **k: limits.append(limit) or glu(*a, limit=limit, **k)
-    )
-    results(module, method)
-    assert set(limits) == {LIMIT}
-
-
-@pytest.mark.parametrize("name", [name for name in UNITS if name.endswith("Experts")])
+@for_all(name=[name for name in UNITS if name.endswith("Experts")])
 def test_experts_give_what_they_gave(name):
     module = tiny(name)
     x = rows(SIZES["hidden_size"])
@@ -115,45 +98,26 @@ def test_experts_give_what_they_gave(name):
     assert_same([module(x, index, weights)], [expected], tolerance)
 
 
-@pytest.mark.parametrize("name", WITH_ALPHA)
-def test_another_alpha_is_no_gate_of_ours(name):
-    module = tiny(name, alpha=1.5)
-    method = UNITS[name][0]
-    expected = results(copy.deepcopy(module), method)
-    replacement = replace_activations(module)
-    assert not operators(replacement)
-    assert method in replacement.left_alone | replacement.not_fused
-    assert_same(results(module, method), expected)
-
-
-@pytest.mark.parametrize("name", WITH_ALPHA)
-def test_alpha_may_change_after_the_call(name):
-    module, method = tiny(name), UNITS[name][0]
-    replace_activations(module)
-    other = tiny(name, alpha=1.5)
-    for attribute in vars(other):
-        if attribute.endswith("alpha"):
-            setattr(module, attribute, 1.5)
-    assert_same(results(module, method), results(other, method))
-
-
-@pytest.mark.parametrize("name", UNITS)
-@pytest.mark.parametrize("limit", [2.0, 0.0, -1.0, float("inf")])
-def test_the_limit_may_change_after_the_call(name, limit):
+@for_all(name=UNITS)
+def test_the_limit_may_change_after_the_call(name):
     module, method = tiny(name), UNITS[name][0]
     other = copy.deepcopy(module)
     replace_activations(module)
-    for changed in (module, other):
-        for attribute in vars(changed):
-            if attribute.endswith("limit"):
-                setattr(changed, attribute, limit)
-    assert_same(results(module, method), results(other, method))
+    for limit in (2.0, 0.0, -1.0, float("inf")):
+        for changed in (module, other):
+            for attribute in vars(changed):
+                if attribute.endswith("limit"):
+                    setattr(changed, attribute, limit)
+        assert_same(results(module, method), results(other, method))
 
 
-@pytest.mark.parametrize(("cls", "method"), [("MLP", "forward"), ("Experts", "_apply_gate")])
-def test_a_clamp_after_the_gate_is_reported(cls, method):
-    arguments = {"layer_idx": 0} if cls == "MLP" else {"swiglu_limit": LIMIT}
-    module = tiny(f"step3p7.Step3p7{cls}", **arguments)
+STEP = {"MLP": ("forward", {"layer_idx": 0}), "Experts": ("_apply_gate", {"swiglu_limit": LIMIT})}
+
+
+@for_all(name=STEP)
+def test_a_clamp_after_the_gate_is_reported(name):
+    method, arguments = STEP[name]
+    module = tiny(f"step3p7.Step3p7{name}", **arguments)
     expected = results(copy.deepcopy(module), method)
     replacement = replace_activations(module)
     assert [change.name for change in replacement.changed] == ["act_fn"]
@@ -161,7 +125,7 @@ def test_a_clamp_after_the_gate_is_reported(cls, method):
     assert_same(results(module, method), expected)
 
 
-@pytest.mark.parametrize("name", ["inkling2.Inkling2", "inkling2_loop.Inkling2Loop"])
+@for_all(name=["inkling2.Inkling2", "inkling2_loop.Inkling2Loop"])
 def test_capped_units_of_another_formula_are_reported(name):
     config = SimpleNamespace(
         **SIZES, **SWITCHES, n_routed_experts=3, mlp_gate_softcap=2.0, mlp_up_softcap=2.0

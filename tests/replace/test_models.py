@@ -1,22 +1,23 @@
 """replace_activations on architectures of transformers and timm, tiny and with random weights."""
 
 import copy
+import functools
 import pickle
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor
 
 from gelu_kernels import replace_activations
-from tests.replace.replacements import SavedBytes, changes, error, operators, reasons, tree
+from tests.replace.equivalence.outcomes import replace
+from tests.replace.replacements import SavedBytes, changes, error, for_all, operators, reasons, tree
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
@@ -30,70 +31,55 @@ NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 PATCHES = {"image_size": 16, "patch_size": 8}
 
 
-def bert():
-    config = transformers.BertConfig(vocab_size=64, **ENCODER, **NO_DROPOUT)
-    return transformers.BertForMaskedLM(config), {"input_ids": TOKENS}
+IDS = {"input_ids": TOKENS}
+TOKEN_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
 
 
-def gpt2():
-    config = transformers.GPT2Config(
-        vocab_size=64, n_positions=16, n_embd=32, n_layer=1, n_head=2,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,
-        bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
-    return transformers.GPT2LMHeadModel(config), {"input_ids": TOKENS}
+def model_of(family, head, inputs, **arguments):
+    config = getattr(transformers, f"{family}Config")(**arguments)
+    return getattr(transformers, f"{family}{head}")(config), inputs
 
 
-def vit():
-    config = transformers.ViTConfig(**ENCODER, **NO_DROPOUT, **PATCHES, num_labels=4)
-    return transformers.ViTForImageClassification(config), {"pixel_values": PIXELS}
-
-
-def t5():
-    config = transformers.T5Config(
-        vocab_size=64, d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2, dropout_rate=0.0,
-        feed_forward_proj="gated-gelu", use_cache=False,
-    )  # fmt: skip
-    model = transformers.T5ForConditionalGeneration(config)
-    return model, {"input_ids": TOKENS, "decoder_input_ids": TOKENS}
-
-
-def decoder(name, **arguments):
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=64, **ENCODER, num_key_value_heads=1, head_dim=16, use_cache=False, **arguments
-    )
-    return getattr(transformers, f"{name}ForCausalLM")(config), {"input_ids": TOKENS}
-
-
-# Every token goes to every expert: the choice of one is not continuous.
+bert = partial(model_of, "Bert", "ForMaskedLM", IDS, vocab_size=64, **ENCODER, **NO_DROPOUT)
+gpt2 = partial(
+    model_of, "GPT2", "LMHeadModel", IDS, vocab_size=64, n_positions=16, n_embd=32, n_layer=1,
+    n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, bos_token_id=0,
+    eos_token_id=0,
+)  # fmt: skip
+vit = partial(
+    model_of, "ViT", "ForImageClassification", {"pixel_values": PIXELS}, num_labels=4,
+    **ENCODER, **NO_DROPOUT, **PATCHES,
+)  # fmt: skip
+t5 = partial(
+    model_of, "T5", "ForConditionalGeneration", IDS | {"decoder_input_ids": TOKENS}, vocab_size=64,
+    d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2, dropout_rate=0.0,
+    feed_forward_proj="gated-gelu", use_cache=False,
+)  # fmt: skip
+bloom = partial(
+    model_of, "Bloom", "ForCausalLM", IDS, vocab_size=64, hidden_size=32, n_layer=1, n_head=2,
+    use_cache=False,
+)  # fmt: skip
+clip = partial(
+    model_of, "CLIP", "Model", IDS | {"pixel_values": PIXELS}, projection_dim=16,
+    vision_config=ENCODER | PATCHES,
+    text_config={
+        **ENCODER, "vocab_size": 64, "max_position_embeddings": 16, "bos_token_id": 62,
+        "eos_token_id": 63,
+    },
+)  # fmt: skip
+whisper = partial(
+    model_of, "Whisper", "ForConditionalGeneration",
+    {"input_features": SOUND, "decoder_input_ids": TOKENS}, vocab_size=64, num_mel_bins=8,
+    d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+    decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=16,
+    max_target_positions=16, dropout=0.0, use_cache=False, **TOKEN_IDS,
+)  # fmt: skip
+decoder = partial(
+    model_of, head="ForCausalLM", inputs=IDS, vocab_size=64, **ENCODER, num_key_value_heads=1,
+    head_dim=16, use_cache=False,
+)  # fmt: skip
+# Every token goes to every expert, as choosing one is not continuous.
 EXPERTS = {"num_local_experts": 2, "num_experts_per_tok": 2, "experts_implementation": "batched_mm"}
-
-
-def bloom():
-    config = transformers.BloomConfig(
-        vocab_size=64, hidden_size=32, n_layer=1, n_head=2, use_cache=False
-    )
-    return transformers.BloomForCausalLM(config), {"input_ids": TOKENS}
-
-
-def clip():
-    text = ENCODER | {"vocab_size": 64, "max_position_embeddings": 16}
-    text |= {"bos_token_id": 62, "eos_token_id": 63}
-    config = transformers.CLIPConfig(
-        text_config=text, vision_config=ENCODER | PATCHES, projection_dim=16
-    )
-    return transformers.CLIPModel(config), {"input_ids": TOKENS, "pixel_values": PIXELS}
-
-
-def whisper():
-    config = transformers.WhisperConfig(
-        vocab_size=64, num_mel_bins=8, d_model=32, encoder_layers=1, decoder_layers=1,
-        encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=64,
-        decoder_ffn_dim=64, max_source_positions=16, max_target_positions=16, dropout=0.0,
-        use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
-    )  # fmt: skip
-    model = transformers.WhisperForConditionalGeneration(config)
-    return model, {"input_features": SOUND, "decoder_input_ids": TOKENS}
 
 
 def timm_layers(name):
@@ -133,12 +119,12 @@ SWIGLU = ("SiLUActivation", "logistic", GATED_MLP)
 
 
 def linear(gate, first, second=""):
-    """A gate after one linear layer, and before another, if that alone takes its result."""
+    """A gate after a linear layer, and before another one if only that uses its result."""
     return gate, "", f"bias_gelu({first}, {gate})", second and f"gate_linear({gate}, {second})"
 
 
-# What each has: the class replaced, the gate, and by module the activation's name, and what
-# computes ``forward`` without options, with fuse_bias (if anything else) and with recompute.
+# By model: the class replaced, the gate, and by module the activation's name and the operator that
+# computes ``forward`` without options, with fuse_bias and with recompute (empty: as without).
 MODELS = {
     "bert": (bert, "GELUActivation", "normal", {
         "bert.encoder.layer.0.intermediate.": linear("intermediate_act_fn", "dense"),
@@ -182,7 +168,7 @@ MODELS = {
     }),
 }  # fmt: skip
 
-# Other methods that are fused, whatever the options are.
+# Other methods that are fused with any options.
 METHODS = {
     "mixtral": {MLP + "experts._apply_gate": "glu(act_fn)"},
     "gpt-oss": {MLP + "experts._apply_gate": "glu(swish)"},
@@ -190,41 +176,39 @@ METHODS = {
 }
 
 
-@pytest.fixture(params=MODELS)
-def case(request):
-    make, old, gate, owners = MODELS[request.param]
-    torch.manual_seed(0)
-    model, inputs = make()
-    # Their initial weights are so small that every activation is next to 0; these spread.
+# With a Linear to fuse, transformers' Conv1D, a gated linear unit, experts, and two models in one.
+FEW = ("bert", "gpt2", "llama", "mixtral", "clip")
+OPTIONS = ["plain", "fuse_bias", "recompute"]
+for_all_families = partial(for_all, lambda name, **_: name not in FEW, name=MODELS)
+
+
+@functools.cache
+def made(name):
+    """A model in float64 and its inputs; tests change copies of it."""
+    torch.default_generator.manual_seed(0)
+    model, inputs = MODELS[name][0]()
+    # With the small initial weights every activation is close to 0; these spread.
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for parameter_name, parameter in model.named_parameters():
             if parameter.dim() > 1:
-                weight = parameter[0, 0] if "experts" in name else parameter[0]
+                weight = parameter[0, 0] if "experts" in parameter_name else parameter[0]
                 parameter.normal_(0, weight.numel() ** -0.5)
             else:
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    # Bloom has 8 digits of sqrt(2/pi): that moves outputs by 2e-9 and losses by 4e-10.
-    bound, loss_bound = (1e-8, 1e-9) if request.param == "bloom" else (1e-10, 1e-12)
-    return SimpleNamespace(
-        model=model.double(), inputs=inputs, old=old, gate=gate, owners=owners, bound=bound,
-        loss_bound=loss_bound, methods=METHODS.get(request.param, {}),
-    )  # fmt: skip
+    return model.double(), inputs
 
 
-# With a Linear to fuse, of more than one part, and with a gated linear unit.
-few_models = pytest.mark.parametrize(
-    "case",
-    [
-        name if name in ("bert", "clip", "llama") else pytest.param(name, marks=pytest.mark.slow)
-        for name in MODELS
-    ],
-    indirect=True,
-)
+@functools.cache
+def replaced(name, options):
+    """A copy of that model, replaced; tests change copies of it."""
+    model = copy.deepcopy(made(name)[0])
+    replace(model, options)
+    return model
 
 
-@pytest.fixture(params=[False, True], ids=["replace", "fuse"])
-def fuse_bias(request):
-    return request.param
+def bound_of(name):
+    """Bloom has 8 digits of sqrt(2/pi): that moves outputs by 2e-9 and losses by 4e-10."""
+    return 1e-8 if name == "bloom" else 1e-10
 
 
 def logits(model: Callable, inputs: dict[str, Tensor]) -> Tensor:
@@ -259,127 +243,135 @@ def after_a_step(model, inputs):
 
 
 def distance(actual, expected):
-    """Of all elements, relative, in the Euclidean norm."""
+    """The relative distance of all elements together, in the Euclidean norm."""
     a, e = (torch.cat([t.flatten() for t in tensors]) for tensors in (actual, expected))
     return float((a - e).norm() / e.norm())
 
 
-def test_what_is_replaced(case):
-    replacement = replace_activations(case.model)
-    names = {owner + names[0] for owner, names in case.owners.items()}
-    assert changes(replacement).keys() == names
-    for change in replacement.changed:
-        if change.name in names:
-            assert type(change.old).__name__ == case.old
-            assert change.new == (f"gate({case.gate})",)
-    fused = {owner + "forward": names[1] for owner, names in case.owners.items() if names[1]}
-    assert operators(replacement) == case.methods | fused
-    assert not reasons(replacement)
-
-
-@pytest.mark.parametrize("option", ["fuse_bias", "recompute"])
-def test_what_is_fused(case, option):
-    """Of the parameters, the state dict and the layers nothing changes."""
-    before, keys = tree(case.model), list(case.model.state_dict())
-    parameters = list(case.model.parameters())
-    index = 2 if option == "fuse_bias" else 3
-    with replace_activations(case.model, **{option: True}) as replacement:
-        fused = {
-            o + "forward": n[index] or n[1] for o, n in case.owners.items() if n[index] or n[1]
-        }
-        assert operators(replacement) == case.methods | fused
-        left = {owner + n[0] for owner, n in case.owners.items() if not (n[index] or n[1])}
-        why = replacement.not_fused if option == "fuse_bias" else replacement.not_recomputed
-        assert left <= why.keys()
-        assert list(case.model.state_dict()) == keys
-        assert all(a is b for a, b in zip(case.model.parameters(), parameters, strict=True))
+@for_all_families(options=OPTIONS)
+def test_what_is_replaced(name, options):
+    """Parameters, state dict and layers do not change, and restore() undoes the rest."""
+    _, old, gate, owners = MODELS[name]
+    model = copy.deepcopy(made(name)[0])
+    before, keys, parameters = tree(model), list(model.state_dict()), list(model.parameters())
+    unpatched = logits(model, made(name)[1])
+    with replace(model, options) as replacement:
+        index = 1 + OPTIONS.index(options)
+        fused = {owner + "forward": n[index] or n[1] for owner, n in owners.items()}
+        fused = {method: operator for method, operator in fused.items() if operator}
+        assert operators(replacement) == METHODS.get(name, {}) | fused
+        assert changes(replacement).keys() == {owner + n[0] for owner, n in owners.items()}
+        for change in replacement.changed:
+            if change.name in changes(replacement):
+                assert type(change.old).__name__ == old and change.new == (f"gate({gate})",)
+        not_fused = {owner + n[0] for owner, n in owners.items() if owner + "forward" not in fused}
+        assert not replacement.left_alone
+        assert (
+            not_fused
+            <= {
+                "plain": not_fused,
+                "fuse_bias": replacement.not_fused.keys(),
+                "recompute": replacement.not_recomputed.keys(),
+            }[options]
+        )
+        assert options != "plain" or not reasons(replacement)
+        assert list(model.state_dict()) == keys
+        assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
         assert all(
             isinstance(module, before[name][0])
-            for name, module in case.model.named_modules()
+            for name, module in model.named_modules()
             if name not in changes(replacement)
         )
-    assert tree(case.model) == before
+    assert tree(model) == before
+    assert torch.equal(logits(model, made(name)[1]), unpatched)
 
 
-def test_float64(case):
-    """Outputs and gradients are within 1e-10 of the unpatched model's, where its numbers are exact
-    to that."""
-    expected = compute(case.model, case.inputs)
-    for fuse_bias in (False, True):
-        with replace_activations(case.model, fuse_bias=fuse_bias):
-            assert error(compute(case.model, case.inputs), expected) < case.bound
+@for_all_families(options=OPTIONS)
+def test_float64(name, options):
+    """Outputs and gradients are within 1e-10 of the unpatched model's."""
+    model, inputs = made(name)
+    assert error(compute(replaced(name, options), inputs), compute(model, inputs)) < bound_of(name)
 
 
-def test_bfloat16(case):
+@for_all_families()
+def test_bfloat16(name):
     """Outputs and gradients are at most 5/4 as far from float64's as the unpatched model's.
 
-    Another rounding is as often nearer as farther: 0.84 to 1.16 times over six seeds.
+    Rounding at other places is as often better as worse: 0.84 to 1.16 times over six seeds.
     """
-    model = case.model.bfloat16()
-    exact = compute(copy.deepcopy(model).double(), case.inputs)
-    unpatched = distance(compute(model, case.inputs), exact)
-    for fuse_bias in (False, True):
-        with replace_activations(model, fuse_bias=fuse_bias):
-            patched = distance(compute(model, case.inputs), exact)
-        assert 0 < patched < min(1.25 * unpatched, 2**-5)
+    inputs = made(name)[1]
+    model = copy.deepcopy(made(name)[0]).bfloat16()
+    exact = compute(copy.deepcopy(model).double(), inputs)
+    unpatched = distance(compute(model, inputs), exact)
+    for options in ("plain", "fuse_bias"):
+        model = copy.deepcopy(replaced(name, options)).bfloat16()
+        assert 0 < distance(compute(model, inputs), exact) < min(1.25 * unpatched, 2**-5), options
 
 
-def test_a_bfloat16_step(case):
-    """Of most parameters the rounding of the step is all of the error: 0.997 to 1.002 times as much
+@for_all_families()
+def test_a_bfloat16_step(name):
+    """For most parameters the rounding of the step is the whole error: 0.997 to 1.002 times as much
     over six seeds."""
-    model = case.model.bfloat16()
-    exact = after_a_step(copy.deepcopy(model).double(), case.inputs)
-    unpatched = distance(after_a_step(model, case.inputs), exact)
-    with replace_activations(model):
-        patched = distance(after_a_step(model, case.inputs), exact)
-    assert 0 < patched < 1.005 * unpatched
+    inputs = made(name)[1]
+    model = copy.deepcopy(made(name)[0]).bfloat16()
+    exact = after_a_step(copy.deepcopy(model).double(), inputs)
+    unpatched = distance(after_a_step(model, inputs), exact)
+    patched = after_a_step(copy.deepcopy(replaced(name, "plain")).bfloat16(), inputs)
+    assert 0 < distance(patched, exact) < 1.005 * unpatched
 
 
-@few_models
-def test_training(case, fuse_bias):
+@for_all_families(options=["plain", "fuse_bias"])
+def test_training(name, options):
     """Three steps lead to the same parameters."""
-    models = [case.model, copy.deepcopy(case.model)]
-    replace_activations(models[1], fuse_bias=fuse_bias)
+    models = [copy.deepcopy(model) for model in (made(name)[0], replaced(name, options))]
     losses = []
     for model in models:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
         for _ in range(3):
             optimizer.zero_grad()
-            value = loss(model, case.inputs)
+            value = loss(model, made(name)[1])
             value.backward()
             optimizer.step()
             losses.append(value.item())
     assert losses[2] < losses[0]
-    assert losses[3:] == pytest.approx(losses[:3], rel=case.loss_bound)
+    assert losses[3:] == pytest.approx(losses[:3], rel=1e-9 if name == "bloom" else 1e-12)
     a, b = ([*model.parameters()] for model in models)
-    assert error(b, a) < case.bound
+    assert error(b, a) < bound_of(name)
 
 
-def test_memory(case):
-    """What autograd keeps, the parameters aside, is no more than before."""
-    kept = []
-    for patch in (nullcontext, replace_activations, partial(replace_activations, fuse_bias=True)):
-        with patch(case.model), SavedBytes() as saved:
-            logits(case.model, case.inputs)
-        for parameter in case.model.parameters():
-            saved.storages.pop(parameter.untyped_storage().data_ptr(), None)
-        kept.append(saved.total)
-    assert kept[1] <= kept[0] and kept[2] <= kept[0]
+def saved_bytes(model, inputs):
+    """The bytes that autograd saves, without the parameters."""
+    with SavedBytes() as saved:
+        logits(model, inputs)
+    for parameter in model.parameters():
+        saved.storages.pop(parameter.untyped_storage().data_ptr(), None)
+    return saved.total
 
 
-def test_state_dict_both_ways(case, fuse_bias):
-    plain = copy.deepcopy(case.model)
-    replace_activations(case.model, fuse_bias=fuse_bias)
-    with torch.no_grad():
-        for parameter in case.model.parameters():
-            parameter.add_(0.01)
-    plain.load_state_dict(case.model.state_dict())
-    assert error([logits(case.model, case.inputs)], [logits(plain, case.inputs)]) < case.bound
-    with torch.no_grad():
-        for parameter in plain.parameters():
-            parameter.sub_(0.02)
-    case.model.load_state_dict(plain.state_dict())
-    assert error([logits(case.model, case.inputs)], [logits(plain, case.inputs)]) < case.bound
+@for_all_families()
+def test_memory(name):
+    """No more is saved than before; recomputing saves less and gives the same bits."""
+    model, inputs = made(name)
+    models = {options: replaced(name, options) for options in OPTIONS}
+    kept = {options: saved_bytes(model, inputs) for options, model in models.items()}
+    assert max(kept["plain"], kept["fuse_bias"]) <= saved_bytes(model, inputs)
+    is_recomputed = any(names[3] for names in MODELS[name][3].values())
+    assert (kept["recompute"] < kept["plain"]) == is_recomputed
+    results = [compute(models[options], inputs) for options in ("plain", "recompute")]
+    assert all(map(torch.equal, *results))
+
+
+@for_all_families(options=["plain", "fuse_bias"])
+def test_state_dict_both_ways(name, options):
+    plain, inputs = made(name)
+    models = [copy.deepcopy(plain), copy.deepcopy(replaced(name, options))]
+    for source, target in (models[::-1], models):
+        with torch.no_grad():
+            for parameter in source.parameters():
+                parameter.add_(0.01)
+        target.load_state_dict(source.state_dict())
+        a, b = (logits(model, inputs) for model in models)
+        assert error([b], [a]) < bound_of(name)
 
 
 def test_save_pretrained(tmp_path):
@@ -391,61 +383,34 @@ def test_save_pretrained(tmp_path):
     assert torch.equal(logits(loaded.eval(), inputs), logits(model.eval(), inputs))
 
 
-def test_copies_and_restore(case, fuse_bias):
-    before = tree(case.model)
-    unpatched = logits(case.model, case.inputs)
-    with replace_activations(case.model, fuse_bias=fuse_bias) as replacement:
-        expected = logits(case.model, case.inputs)
-        copies = [copy.deepcopy(case.model), pickle.loads(pickle.dumps(case.model))]
-        names = [change.name.rpartition(".")[0] for change in replacement.changed]
-        kinds = {name: type(case.model.get_submodule(name)) for name in names}
-    for copied in copies:
-        assert torch.equal(logits(copied, case.inputs), expected)
-        assert {name: type(copied.get_submodule(name)) for name in kinds} == kinds
-    assert tree(case.model) == before
-    assert torch.equal(logits(case.model, case.inputs), unpatched)
+@for_all_families(options=["plain", "fuse_bias"])
+def test_copies(name, options):
+    model, inputs = replaced(name, options), made(name)[1]
+    expected = logits(model, inputs)
+    kinds = [type(module) for module in model.modules()]
+    for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert [type(module) for module in copied.modules()] == kinds
+        assert torch.equal(logits(copied, inputs), expected)
 
 
-@few_models
+# Each takes 1 to 4 s.
+COMPILED = [("bert", "fuse_bias"), *((name, "recompute") for name in MODELS)]
+
+
+@for_all(lambda case: case not in COMPILED[:1] + [("llama", "recompute")], case=COMPILED)
 def test_compile(case):
-    expected = compute(case.model, case.inputs)
-    replace_activations(case.model, fuse_bias=True)
+    inputs = made(case[0])[1]
     torch.compiler.reset()
-    compiled = torch.compile(case.model, backend="aot_eager", fullgraph=True)
-    assert error(compute(compiled, case.inputs), expected) < case.bound
+    compiled = torch.compile(replaced(*case), backend="aot_eager", fullgraph=True)
+    expected = compute(made(case[0])[0], inputs)
+    assert error(compute(compiled, inputs), expected) < bound_of(case[0])
 
 
-# Recomputing
-
-
-def test_recomputing_has_the_same_bits(case):
-    """And keeps a tensor less for each layer."""
-    kept, found = [], []
-    for recompute in (False, True):
-        with replace_activations(case.model, recompute=recompute):
-            with SavedBytes() as saved:
-                logits(case.model, case.inputs)
-            kept.append(saved.total)
-            found.append(compute(case.model, case.inputs))
-    assert all(map(torch.equal, *found))
-    assert (kept[1] < kept[0]) == any(names[3] for names in case.owners.values())
-
-
-@few_models
-def test_recomputing_compiles(case):
-    with replace_activations(case.model):
-        expected = compute(case.model, case.inputs)
-    replace_activations(case.model, recompute=True)
-    torch.compiler.reset()
-    compiled = torch.compile(case.model, backend="aot_eager", fullgraph=True)
-    assert error(compute(compiled, case.inputs), expected) < case.bound
-
-
-# Each class beside its own forward
+# The formula of each class
 
 
 def activation_classes():
-    """Of transformers, by the names that configurations use: all that are a GELU or a SiLU."""
+    """Transformers' GELUs and SiLUs by the names that configurations use, with their gates."""
     known = {
         "gelu": "normal", "gelu_python": "normal", "gelu_new": "normal_tanh",
         "gelu_fast": "normal_tanh", "gelu_pytorch_tanh": "normal_tanh",
@@ -456,7 +421,7 @@ def activation_classes():
     return {name: known.get(name) for name in [*names, "swish"]}
 
 
-@pytest.mark.parametrize("name", activation_classes())
+@for_all(name=activation_classes())
 def test_transformers_activations(name):
     gate = activation_classes()[name]
     if gate is None:
@@ -474,18 +439,14 @@ def test_bloom_activation():
     check_formula(transformers.models.bloom.modeling_bloom.BloomGelu(), "normal_tanh", 1e-9)
 
 
-@pytest.mark.parametrize(
-    "name, gate",
-    [
-        ("GELU", "normal"), ("GELUTanh", "normal_tanh"), ("QuickGELU", "logistic_1702"),
-        ("Swish", "logistic"),
-    ],
-)  # fmt: skip
-def test_timm_activations(name, gate):
-    check_formula(getattr(timm_layers("activations"), name)(), gate, 1e-14)
-
-
-def test_timm_functions_are_reported():
+def test_timm_activations():
+    """The classes are replaced, and functions are reported."""
+    gates = {
+        "GELU": "normal", "GELUTanh": "normal_tanh", "QuickGELU": "logistic_1702",
+        "Swish": "logistic",
+    }  # fmt: skip
+    for name, gate in gates.items():
+        check_formula(getattr(timm_layers("activations"), name)(), gate, 1e-14)
     model = torch.nn.Module()
     model.act = timm_layers("activations").gelu
     replacement = replace_activations(model)

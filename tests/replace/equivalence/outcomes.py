@@ -1,13 +1,15 @@
-"""Small models, what calling one gives, exceptions included, and whether two give the same."""
+"""Small models, the outcome of calling one, which may be an exception, and how outcomes differ."""
 
 import contextlib
 import io
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import GELU, Linear, Module, Sequential, SiLU
 
 from gelu_kernels import replace_activations
+from tests.replace.replacements import for_all
 
 MODES = {
     "plain": {},
@@ -23,12 +25,12 @@ def replace(model, mode):
 
 
 def outcome(model, x, training):
-    """The result, and in training the gradients of the input and the parameters; the type of the
-    exception in place of what raises one."""
+    """The result, and in training the gradients of the input and the parameters; the type of an
+    exception in place of whatever raised it."""
     x = x.clone().requires_grad_(training)
     try:
         with torch.set_grad_enabled(training):
-            y = model(1 * x)  # no leaf: a model may overwrite its input
+            y = model(1 * x)  # not a leaf, as a model may overwrite its input
         found = [y.detach().clone()]
     except Exception as error:
         return [type(error)]
@@ -43,7 +45,7 @@ def outcome(model, x, training):
 
 
 def difference(actual, expected, tolerance=1e-9):
-    """How two outcomes differ by more than rounding; empty if they do not."""
+    """How two outcomes differ beyond rounding; empty if they do not."""
     kinds = [
         [v if isinstance(v, type) else (v.dtype, v.layout, *v.shape) for v in values]
         for values in (actual, expected)
@@ -103,33 +105,34 @@ MODELS = {
     "chunked": (Chunked, ["up", "down"], "act"),
     "sequential": (sequential, ["0", "2"], "1"),
 }
-# The other two add little to these: `make test` leaves them to the random modules.
+# The other two modes add little; `make test` covers them with random modules only.
 OFTEN = ("fuse_bias", "both")
 every_mode = pytest.mark.parametrize(
     "mode",
     [mode if mode in OFTEN else pytest.param(mode, marks=pytest.mark.slow) for mode in MODES],
 )
-every_time = pytest.mark.parametrize("when", ["before", "after", "then restored"])
-every_model = pytest.mark.parametrize(
-    "name",
-    [
-        name if name in ("mlp", "gated") else pytest.param(name, marks=pytest.mark.slow)
-        for name in MODELS
-    ],
-)
 
 
-def two(name):
+def _adds_little(name, mode, **_):
+    return mode not in OFTEN or name not in ("mlp", "gated")
+
+
+# "recompute" fuses what "both" does in each of these models.
+for_all_models = partial(for_all, _adds_little, name=MODELS, mode=["plain", *OFTEN])
+
+
+def two(make):
+    """Two equal models, from a function or a name in MODELS."""
+    make = MODELS[make][0] if make in MODELS else make
     models = []
     for _ in range(2):
-        torch.manual_seed(0)
-        models.append(MODELS[name][0]().double())
+        torch.default_generator.manual_seed(0)  # torch.manual_seed takes 3 ms for absent devices
+        models.append(make().double())
     return models
 
 
 def inputs():
-    torch.manual_seed(1)
-    return torch.randn(4, 6, dtype=torch.float64)
+    return torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 def assert_same(model, reference):

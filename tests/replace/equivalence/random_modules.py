@@ -1,12 +1,10 @@
-"""Source of random modules, whose statements hold gates and linear layers and whatever may come
-between them."""
+"""Source of random modules with gates, linear layers, and anything that may come between them."""
 
 from functools import partial
 
 import torch
-from torch import nn
 
-# What a module may hold. Its statements decide which of them it does hold.
+# What a module may hold. It holds those that its statements use.
 CHILDREN = {
     "fc1": "nn.Linear(6, 6)",
     "fc2": "nn.Linear(6, 6)",
@@ -34,7 +32,7 @@ CHILDREN = {
     "net_": "nn.Sequential(nn.ReLU(inplace=True), nn.Linear(6, 6))",
     "layers": "nn.ModuleList([nn.Linear(6, 6), nn.SiLU(), nn.Linear(6, 6)])",
     "mlp": "Mlp()",
-    "glu": "Glu()",
+    "glu": "Gated()",
 }
 
 HEADER = """\
@@ -42,7 +40,8 @@ import torch
 import torch.nn.functional as F
 from functools import partial
 from torch import nn
-from tests.replace.equivalence.random_modules import Glu, Mlp, copies, doubled, read_fc1, write_
+from tests.replace.equivalence.outcomes import Gated, Mlp
+from tests.replace.equivalence.random_modules import copies, doubled, read_fc1, write_
 
 
 class Random(nn.Module):
@@ -64,25 +63,6 @@ CONTEXTS = [
 ]
 
 
-class Mlp(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc1, self.act, self.fc2 = nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 6)
-
-    def forward(self, x):
-        return self.fc2(self.act(self.fc1(x)))
-
-
-class Glu(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate, self.up, self.down = nn.Linear(6, 12), nn.Linear(6, 12), nn.Linear(12, 6)
-        self.act = nn.SiLU()
-
-    def forward(self, x):
-        return self.down(self.act(self.gate(x)) * self.up(x))
-
-
 def doubled(x):
     return 2 * x
 
@@ -96,12 +76,12 @@ def read_fc1(module, x):
 
 
 def copies():
-    """Keeps copies for backward, which no later statement overwrites."""
+    """Saves copies for backward, which no later statement overwrites."""
     return torch.autograd.graph.saved_tensors_hooks(torch.Tensor.clone, torch.Tensor.detach)
 
 
 class Writer:
-    """Writes one class. Names of tensors have a width, 6 or 12, and are bound on every path."""
+    """Writes one class. Each tensor name has a width, 6 or 12, and is bound on every path."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -131,7 +111,7 @@ class Writer:
         self.lines.append("    " * depth + text)
 
     def child(self, *names):
-        """Mostly one that is not used yet."""
+        """One of these, mostly one that is not used yet."""
         fresh = [name for name in names if name not in self.held]
         name = self.rng.choice(fresh if fresh and self.rng.random() < 0.8 else names)
         self.held.add(name)
@@ -162,7 +142,7 @@ class Writer:
         return name
 
     def fused(self, depth):
-        """An expression of width 6 that holds one of the patterns."""
+        """An expression of width 6 with one of the patterns."""
         e = partial(self.expression, depth=depth)
         act, linear = self.activation, self.linear
         return self.rng.choice([
@@ -248,7 +228,7 @@ class Writer:
         if len(self.methods) < 2:
             name = f"helper{self.made}"
             self.made += 1
-            self.methods.append("")  # no helper calls itself
+            self.methods.append("")  # a placeholder, so that no helper calls itself
             index = len(self.methods) - 1
             self.methods[index] = self.method(name, self.rng.randint(0, 2))
             return f"self.{name}"
@@ -264,10 +244,10 @@ class Writer:
             else:
                 self.statement(depth, nested)
 
-    # Statements of one pattern, now and then with another statement between
+    # Statements that form one pattern, now and then with another statement in between
 
     def constant(self, depth):
-        """A name without gradient, which a gate does not keep for backward."""
+        """Now and then a name without gradient, which a gate does not save for backward."""
         if self.rng.random() < 0.15:
             value = self.expression(6, 1)
             self.emit(depth, f"{self.new(6)} = {value}.detach()")
@@ -345,7 +325,7 @@ class Writer:
             f"{name}[...] = 2 * {name}", f"F.relu({name}, True)", f"{name}.view(-1).add_(0.1)",
             f"{name}.t().mul_(0.5)", f"write_({name})",
             f"torch.mul({name}, 0.5, out={name})", f"{name}.detach().mul_(0.5)",
-f"{name}[:, ::2] -= 0.1",
+            f"{name}[:, ::2] -= 0.1",
         ]))  # fmt: skip
 
     def keep(self, depth, width, nested):
@@ -365,7 +345,7 @@ f"{name}[:, ::2] -= 0.1",
         self.emit(depth + 1, "pass")
 
     def scoped(self, depth, nested):
-        """A block whose new names may stay unbound, or be bound to another width."""
+        """A block that may not run: its new names are forgotten after it."""
         names = dict(self.names)
         self.block(depth, 1, nested + 1)
         self.emit(depth, "pass")

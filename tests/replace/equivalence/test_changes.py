@@ -1,62 +1,55 @@
 """replace_activations on models that are changed before or after it: hooks, weight norm, pruning,
-other layers, patches. PEFT and other tools are in test_replace_others.py."""
+other layers. PEFT and other tools are in test_others.py."""
 
 import itertools
 
 import pytest
 import torch
-from torch.nn import GELU, Linear, Module, Sequential, SiLU
+from torch.nn import Module
 from torch.nn.utils import parametrizations, parametrize, prune
 
+from tests.replace.equivalence.changes import (
+    IN_PLACE_OF_ACTIVATION,
+    IN_PLACE_OF_LINEAR,
+    OF_ANY,
+    OF_LINEAR,
+)
 from tests.replace.equivalence.outcomes import (
     MODELS,
     assert_same,
-    every_mode,
-    every_model,
-    every_time,
+    for_all_models,
     replace,
     two,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+# About backward hooks whose inputs require no gradient, and the old weight_norm
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def assert_same_after(change, name, part, mode, when):
-    """``change`` takes the owner and the name of a part."""
+    """``change`` takes the owner and the name of a part. With "after", restore() is tested too."""
     reference, model = two(name)
     if when != "before":
         replacement = replace(model, mode)
         assert_same(model, reference)
     for each in (model, reference):
-        torch.manual_seed(2)
+        torch.default_generator.manual_seed(2)
         change(each, part)
     if when == "before":
         replacement = replace(model, mode)
     assert_same(model, reference)
-    if when == "then restored":
+    if when == "after":
         replacement.restore()
         assert_same(model, reference)
 
 
-# Hooks, and whatever else changes what one child computes
-
-HOOKS = {
-    "forward hook": lambda m: m.register_forward_hook(lambda m, a, y: 2 * y),
-    "pre-hook": lambda m: m.register_forward_pre_hook(lambda m, a: (2 * a[0],)),
-    "backward hook": lambda m: m.register_full_backward_hook(
-        lambda m, given, taken: tuple(g if g is None else 2 * g for g in given)
-    ),
-    "backward pre-hook": lambda m: m.register_full_backward_pre_hook(lambda m, g: (2 * g[0],)),
-    "hook with keywords": lambda m: m.register_forward_hook(
-        lambda m, a, k, y: 2 * y, with_kwargs=True
-    ),
-}
+HOOKS = {name: change for name, change in OF_ANY.items() if "hook" in name}
+HOOKS["hook with keywords"] = lambda m: m.register_forward_hook(
+    lambda m, a, k, y: 2 * y, with_kwargs=True
+)
 
 
-@every_time
-@every_mode
-@every_model
-@pytest.mark.parametrize("hook", HOOKS)
+@for_all_models(when=["before", "after"], hook=HOOKS)
 def test_hooks(hook, name, mode, when):
     def change(model, part):
         HOOKS[hook](model.get_submodule(part))
@@ -66,22 +59,20 @@ def test_hooks(hook, name, mode, when):
         assert_same_after(change, name, part, mode, when)
 
 
-class Adapted(Module):
-    """As LoRA, which keeps the layer and adds to what it computes."""
-
-    def __init__(self, base):
-        super().__init__()
-        self.base = base
-        self.a = Linear(base.in_features, 2, bias=False).double()
-        self.b = Linear(2, base.out_features, bias=False).double()
-
-    def forward(self, x):
-        return self.base(x) + self.b(self.a(x))
+def bias_as_buffer(layer):
+    bias = layer.bias.detach()
+    del layer.bias
+    layer.register_buffer("bias", bias)
 
 
-class Doubled(Linear):
-    def forward(self, x):
-        return 2 * super().forward(x)
+def bias_as_tensor(layer):
+    bias = layer.bias.detach()
+    del layer.bias
+    layer.bias = bias
+
+
+def hidden_weight(layer):
+    layer.__dict__["weight"] = 2 * layer.weight.detach()
 
 
 class Symmetric(Module):
@@ -89,49 +80,20 @@ class Symmetric(Module):
         return x.abs()
 
 
-def patched(layer):
-    forward = layer.forward
-    layer.forward = lambda x: 2 * forward(x)
-
-
-def new_class(layer):
-    layer.__class__ = Doubled
-
-
-def new_weight(layer):
-    layer.weight = torch.nn.Parameter(2 * layer.weight.detach())
-
-
-def no_bias(layer):
-    layer.bias = None
-
-
-def written(layer):
-    with torch.no_grad():
-        layer.weight.mul_(2)
-
-
 LAYER_CHANGES = {
-    "weight_norm": torch.nn.utils.weight_norm,
-    "parametrised weight_norm": parametrizations.weight_norm,
     "orthogonal": parametrizations.orthogonal,
-    "parametrised": lambda m: parametrize.register_parametrization(m, "weight", Symmetric()),
-    "parametrised bias": lambda m: parametrize.register_parametrization(m, "bias", Symmetric()),
-    "prune": lambda m: prune.l1_unstructured(m, "weight", 0.3),
+    "symmetric": lambda m: parametrize.register_parametrization(m, "weight", Symmetric()),
+    "symmetric bias": lambda m: parametrize.register_parametrization(m, "bias", Symmetric()),
+    "frozen": OF_ANY["frozen"],
+    "bias as buffer": bias_as_buffer,
+    "bias as tensor": bias_as_tensor,
+    "hidden weight": hidden_weight,
+    **{name: change for name, change in OF_LINEAR.items() if not name.startswith(("un", "remove"))},
     "pruned": lambda m: prune.remove(prune.random_unstructured(m, "weight", 0.3), "weight"),
-    "patched": patched,
-    "class": new_class,
-    "weight": new_weight,
-    "no bias": no_bias,
-    "written": written,
-    "frozen": lambda m: m.requires_grad_(False),
 }
 
 
-@every_time
-@every_mode
-@every_model
-@pytest.mark.parametrize("kind", LAYER_CHANGES)
+@for_all_models(when=["before", "after"], kind=LAYER_CHANGES)
 def test_layers(kind, name, mode, when):
     def change(model, part):
         LAYER_CHANGES[kind](model.get_submodule(part))
@@ -140,37 +102,26 @@ def test_layers(kind, name, mode, when):
         assert_same_after(change, name, part, mode, when)
 
 
-NEW_LAYERS = {
-    "adapted": Adapted,
-    "other": lambda m: Doubled(m.in_features, m.out_features).double(),
-    "more": lambda m: Sequential(m, GELU()),
-}
-
-
-@every_time
-@every_mode
-@every_model
-@pytest.mark.parametrize("new", NEW_LAYERS)
+@for_all_models(when=["before", "after"], new=IN_PLACE_OF_LINEAR)
 def test_replaced_layers(new, name, mode, when):
     def change(model, part):
-        setattr(model, part, NEW_LAYERS[new](model.get_submodule(part)))
+        setattr(model, part, IN_PLACE_OF_LINEAR[new](model.get_submodule(part)))
 
     for part in MODELS[name][1]:
         assert_same_after(change, name, part, mode, when)
 
 
-@every_mode
-@every_model
-@pytest.mark.parametrize(
-    "new", [SiLU(), torch.nn.ReLU(True), torch.tanh], ids=["silu", "relu", "tanh"]
-)
+NEW_ACTIVATIONS = {**IN_PLACE_OF_ACTIVATION, "function": lambda m: torch.tanh}
+
+
+@for_all_models(new=NEW_ACTIVATIONS)
 def test_replaced_activation(new, name, mode):
     def change(model, part):
+        act = NEW_ACTIVATIONS[new](None)
         delattr(model, part)
-        setattr(model, part, new)
+        is_function = name == "sequential" and not isinstance(act, Module)
+        setattr(model, part, torch.nn.Tanh() if is_function else act)
 
-    if name == "sequential" and not isinstance(new, Module):
-        new = torch.nn.Tanh()
     assert_same_after(change, name, MODELS[name][2], mode, "after")
 
 
@@ -180,24 +131,16 @@ STEPS = [
     if steps.index("norm") < steps.index("remove")
     and steps.index("replace") < steps.index("restore")
 ]
+NORMS = {
+    "hook": ("weight_norm", "remove_weight_norm"),
+    "parametrisation": ("parametrised", "unparametrised"),
+    "prune": ("prune", "pruned"),
+}
 
 
-@every_mode
-@every_model
-@pytest.mark.parametrize("kind", ["hook", "parametrisation", "prune"])
-@pytest.mark.parametrize("steps", STEPS, ids="-".join)
+@for_all_models(steps=STEPS, kind=NORMS)
 def test_any_order(steps, kind, name, mode):
-    norm, remove = {
-        "hook": (torch.nn.utils.weight_norm, torch.nn.utils.remove_weight_norm),
-        "parametrisation": (
-            parametrizations.weight_norm,
-            lambda m: parametrize.remove_parametrizations(m, "weight"),
-        ),
-        "prune": (
-            lambda m: prune.l1_unstructured(m, "weight", 0.3),
-            lambda m: prune.remove(m, "weight"),
-        ),
-    }[kind]
+    norm, remove = (OF_LINEAR[change] for change in NORMS[kind])
     models = two(name)
     for step in steps:
         if step == "replace":
@@ -205,7 +148,6 @@ def test_any_order(steps, kind, name, mode):
         elif step == "restore":
             replacement.restore()
         else:
-            for model in models:
-                for part in MODELS[name][1]:
-                    (norm if step == "norm" else remove)(model.get_submodule(part))
+            for model, part in itertools.product(models, MODELS[name][1]):
+                (norm if step == "norm" else remove)(model.get_submodule(part))
         assert_same(models[1], models[0])

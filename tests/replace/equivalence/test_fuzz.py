@@ -1,5 +1,5 @@
-"""replace_activations on modules put together at random (random_modules.py): results, gradients and
-exceptions stay the same, whatever is changed before and after."""
+"""replace_activations on random modules (random_modules.py), with random changes before and after
+it: results, gradients and exceptions stay the same."""
 
 import importlib.util
 import random
@@ -8,24 +8,24 @@ import sys
 import pytest
 import torch
 
+from tests.replace.equivalence.changes import random_change
 from tests.replace.equivalence.outcomes import MODES, difference, outcome, replace
-from tests.replace.equivalence.random_changes import random_change
 from tests.replace.equivalence.random_modules import Writer
 
-# Backward hooks without an input that requires a gradient, and old weight_norm.
+# About backward hooks whose inputs require no gradient, and the old weight_norm
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 CHUNK = 50
 
 
 class Pair:
-    """A model and the same one replaced, which go through the same changes."""
+    """A model and a replaced copy, which go through the same changes."""
 
     def __init__(self, cls, mode, rng):
         self.rng, self.mode, self.cls = rng, mode, cls
         self.models = []
         for _ in range(2):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             self.models.append(cls().double())
         self.log = []
         self.fused = False
@@ -41,7 +41,7 @@ class Pair:
         self.log.append("restore")
         try:
             self.replacements.pop().restore()
-        except RuntimeError:  # a change took the place of ours
+        except RuntimeError:  # a later change is in the way
             self.replacements.clear()
 
     def change(self):
@@ -94,7 +94,7 @@ class Pair:
 
 
 def load(seed, folder):
-    """A class in a file, whose source can be read."""
+    """A random class, in a file so that its source can be read."""
     name = f"random_module_{seed}"
     path = folder / f"{name}.py"
     source = Writer(random.Random(seed)).source()
@@ -106,7 +106,7 @@ def load(seed, folder):
 
 
 def check(seed, folder):
-    """The modes in which the module was fused."""
+    """Compare in every mode; return the modes in which the module was fused."""
     cls, source = load(seed, folder)
     forward = cls.forward
     fused = set()
@@ -126,18 +126,10 @@ def check(seed, folder):
     return fused
 
 
-def check_chunk(first, folder):
-    fused = [check(seed, folder) for seed in range(first, first + CHUNK)]
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(CHUNK, 1000, CHUNK))]
+)
+def test_random_modules(first, tmp_path):
+    fused = [check(seed, tmp_path) for seed in range(first, first + CHUNK)]
     assert set().union(*fused) == {*MODES}
     assert sum(map(bool, fused)) > CHUNK / 3
-
-
-@pytest.mark.parametrize("first", range(0, 100, CHUNK))
-def test_random_modules(first, tmp_path):
-    check_chunk(first, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 2000, CHUNK))
-def test_many_random_modules(first, tmp_path):
-    check_chunk(first, tmp_path)

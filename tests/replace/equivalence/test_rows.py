@@ -1,55 +1,51 @@
-"""replace_activations on modules that read or overwrite what stands between the parts of a pattern,
-or compute a part in another context (rows.py), or whose code was changed: results, gradients and
-exceptions stay the same. Changes of a model's parts are in test_replace_changes.py.
-"""
+"""replace_activations on modules that read or overwrite intermediates of a pattern, or compute a
+part in another context (rows.py): results, gradients and exceptions stay the same."""
 
-import importlib.util
-import sys
-
-import pytest
 import torch
 from torch.nn import SiLU
 
 from tests.replace.equivalence.outcomes import MODES, difference, outcome, replace
-from tests.replace.equivalence.rows import CASES, GateInNoGrad, HardsigmoidInPlace, Parts
+from tests.replace.equivalence.rows import CASES, Parts
+from tests.replace.replacements import for_all
+
+TRAINING = (False, True)
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["no_grad", "training"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", CASES)
+@for_all(name=CASES, mode=MODES, training=TRAINING)
 def test_row(name, mode, training):
     models = []
     for _ in range(2):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         models.append(CASES[name]().double())
     x = torch.randn(4, 6, dtype=torch.float64)
     expected = outcome(models[0], x, training)
     replacement = replace(models[1], mode)
     assert not difference(outcome(models[1], x, training), expected)
     if name.startswith("Written"):
-        return  # a second call may find other weights
+        return  # which may have changed the weights
     replacement.restore()
     assert not difference(outcome(models[1], x, training), expected)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_numbers_of_the_report(mode):
-    model = GateInNoGrad(SiLU()).double()
+@for_all(mode=MODES)
+def test_values_by_hand(mode):
+    """x * silu(x) at 1 has the derivative silu(1) where the gate has no gradient; with GELU,
+    hardsigmoid_(x) * gelu(x) at -1 is gelu(-1) / 3."""
+    model = CASES["GateInNoGrad"](SiLU()).double()
     replace(model, mode)
     x = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(model(x), x)
     assert abs(float(gradient) - 0.731058578630005) < 1e-12
-    model = HardsigmoidInPlace().double()
+    model = CASES["HardsigmoidInPlace"]().double()
     replace(model, mode)
     with torch.no_grad():
         y = float(model(torch.full((1, 1), -1.0, dtype=torch.float64)))
     assert abs(y + 0.158655253931457 / 3) < 1e-12
 
 
-# Autocast, which leaves float64 as it is
-
-
 class Autocast(Parts):
+    """In float32, as autocast leaves float64 as it is."""
+
     def forward(self, x):
         with torch.autocast("cpu", torch.bfloat16):
             h = self.fc1(x)
@@ -61,8 +57,7 @@ class Autocast(Parts):
             return y, g, self.fc2(g.float())
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["no_grad", "training"])
-@pytest.mark.parametrize("mode", MODES)
+@for_all(mode=MODES, training=TRAINING)
 def test_autocast(mode, training):
     model = Autocast()
     x = torch.randn(4, 6)
@@ -72,11 +67,10 @@ def test_autocast(mode, training):
         assert not difference(model(x), expected, 2**-7)
 
 
-# Stale decisions
+# Code that is changed before or after the replacement
 
 
-@pytest.mark.parametrize("when", ["before", "after", "instance before", "instance after"])
-@pytest.mark.parametrize("mode", MODES)
+@for_all(mode=MODES, when=["before", "after", "instance before", "instance after"])
 def test_forward_is_patched(when, mode):
     class Mlp(Parts):
         def forward(self, x):
@@ -106,33 +100,3 @@ def test_forward_is_patched(when, mode):
     reference.forward = patched.__get__(reference)
     for training in (False, True):
         assert not difference(found[training], outcome(reference, x, training))
-
-
-SOURCE = """
-from tests.replace.equivalence.rows import Parts
-
-class Edited(Parts):
-    def forward(self, x):
-        return self.fc2({running})
-"""
-
-
-@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
-@pytest.mark.parametrize("mode", MODES)
-def test_file_is_edited(again, mode, tmp_path, monkeypatch):
-    """The text shows a pattern, the running code computes something else."""
-    path = tmp_path / "edited.py"
-    path.write_text(SOURCE.format(running="self.act(self.fc1(x) + 1) + self.fc1(x)"))
-    spec = importlib.util.spec_from_file_location("edited", path)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "edited", module)
-    spec.loader.exec_module(module)
-    model = module.Edited().double()
-    x = torch.randn(4, 6, dtype=torch.float64)
-    expected = [outcome(model, x, training) for training in (False, True)]
-    if again:
-        replace(module.Edited(), mode)
-    path.write_text(SOURCE.format(running="self.act(self.fc1(x)) * self.up(x)"))
-    replace(model, mode)
-    for training in (False, True):
-        assert not difference(outcome(model, x, training), expected[training])

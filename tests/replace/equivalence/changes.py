@@ -1,4 +1,4 @@
-"""Random changes of a module: hooks, adapters, other layers, copies. All can be pickled."""
+"""What users do to a module: hooks, adapters, other layers, copies. All of it can be pickled."""
 
 import copy
 import pickle
@@ -30,11 +30,11 @@ def backward_pre_hook(module, taken):
 
 
 class Adapted(nn.Module):
-    """As LoRA, which keeps the layer and adds to what it computes."""
+    """Like LoRA: keeps the layer and adds to its result."""
 
     def __init__(self, base):
         super().__init__()
-        torch.manual_seed(1)
+        torch.default_generator.manual_seed(1)
         self.base = base
         self.a = nn.Linear(base.in_features, 2, bias=False).double()
         self.b = nn.Linear(2, base.out_features, bias=False).double()
@@ -49,7 +49,7 @@ class DoubledLinear(nn.Linear):
 
 
 def other_linear(layer):
-    torch.manual_seed(1)
+    torch.default_generator.manual_seed(1)
     return nn.Linear(layer.in_features, layer.out_features).double()
 
 
@@ -128,7 +128,7 @@ COPIES = {
 
 
 def random_change(rng, model):
-    """Its name, and a function of a model that makes the change and returns the model."""
+    """The name of a change, and a function that applies it to a model and returns the model."""
     parts = [name for name, _ in model.named_modules()]
     linears = [n for n, m in model.named_modules() if isinstance(m, nn.Linear)]
     gates = [n for n, m in model.named_modules() if isinstance(m, nn.GELU | nn.SiLU)]

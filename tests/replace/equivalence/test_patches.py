@@ -1,10 +1,12 @@
-"""replace_activations where code is patched, before or after: classes, functions, decorators and
-attributes; and how the classes it makes look to others."""
+"""replace_activations with code that is patched before or after it: classes, functions, decorators
+and attributes; and what other code sees of the derived classes."""
 
 import functools
+import itertools
 import pickle
 import subprocess
 import sys
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -16,20 +18,19 @@ from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 from gelu_kernels import replace_activations
 from tests.replace.equivalence.outcomes import (
-    MODELS,
+    MODES,
     Gated,
     Mlp,
     assert_same,
     difference,
-    every_mode,
-    every_model,
+    for_all_models,
     inputs,
     outcome,
     replace,
     two,
 )
 from tests.replace.equivalence.test_others import Doubled
-from tests.replace.replacements import Operators, operators
+from tests.replace.replacements import Operators, for_all, operators
 
 
 def twice(function):
@@ -39,7 +40,7 @@ def twice(function):
 def is_fused(model):
     with torch.no_grad(), Operators() as called:
         model(inputs())
-    return any(name.startswith("gelu_kernels") for name in called.names)
+    return bool(called.ours)
 
 
 # The class of a module
@@ -63,13 +64,10 @@ def by_pytest(cls, new):
         yield
 
 
-@pytest.mark.parametrize("patch", [by_assignment, by_mock, by_pytest])
-@every_mode
-@every_model
+@for_all_models(patch=[by_assignment, by_mock, by_pytest])
 def test_a_wrapped_method_that_is_put_back(name, mode, patch):
     model, other = two(name)
-    reference = MODELS[name][0]().double()
-    reference.load_state_dict(model.state_dict())
+    reference, _ = two(name)
     expected = outcome(reference, inputs(), False)
     replace(model, mode)
     base, own = type(reference), vars(type(reference)).get("forward")
@@ -94,18 +92,16 @@ class WithHelper(Mlp):
         return self.fc2(self.act(self.scaled(self.fc1(x))))
 
 
-@pytest.mark.parametrize("module", ["mock", "pytest"])
-def test_another_method_that_is_put_back(module):
+def test_another_method_that_is_put_back():
     model, scaled = WithHelper(), WithHelper.scaled
     replace(model, "both")
     x, cls = torch.randn(4, 6), type(model)
     expected = model(x)
     with mock.patch.object(cls, "scaled", lambda self, x: 0 * x), mock.patch.object(cls, "flag", 3):
         assert WithHelper.flag == 3 and torch.equal(model(x), model(0 * x))
-    if module == "pytest":
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cls, "scaled", lambda self, x: 0 * x)
-            assert torch.equal(model(x), model(0 * x))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cls, "scaled", lambda self, x: 0 * x)
+        assert torch.equal(model(x), model(0 * x))
     cls.new = 1
     assert WithHelper.new == 1
     del cls.new
@@ -132,13 +128,13 @@ def test_a_method_that_wraps_a_fused_one_is_read(monkeypatch):
     assert "no source is found" in replace(Gated(), "both").not_recomputed["act"]
 
 
-@pytest.mark.parametrize("new", ["mock", "static"])
-def test_a_method_in_whose_place_something_else_comes(new, monkeypatch):
+@for_all(wrap=[lambda called: called, staticmethod])
+def test_a_method_replaced_by_another_callable(wrap):
     model = Gated()
     replace(model, "both")
     called = mock.MagicMock(return_value=3)
-    monkeypatch.setattr(Gated, "forward", called if new == "mock" else staticmethod(called))
-    assert model("x") == 3
+    with mock.patch.object(Gated, "forward", wrap(called)):
+        assert model("x") == 3
     called.assert_called_once_with("x")
 
 
@@ -156,14 +152,6 @@ class ByType(Base):
         return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
 
 
-@every_mode
-def test_super_of_its_type(mode):
-    reference, model = ByType().double(), ByType().double()
-    model.load_state_dict(reference.state_dict())
-    replace(model, mode)
-    assert_same(model, reference)
-
-
 class Reduced(Gated):
     def forward(self, x):
         return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
@@ -172,7 +160,7 @@ class Reduced(Gated):
         return self.__class__, (), self.__dict__
 
 
-@pytest.mark.parametrize("make", [Reduced, Gated])
+@for_all(make=[Reduced, Gated])
 def test_pickles_that_hold_the_class(make):
     model = make().double()
     replace(model, "both")
@@ -183,14 +171,15 @@ def test_pickles_that_hold_the_class(make):
 # Formulas, patched before
 
 
-@pytest.mark.parametrize("cls", [GELU, SiLU])
-def test_a_formula_that_is_patched_before(cls, monkeypatch):
-    monkeypatch.setattr(cls, "forward", lambda self, x: 2 * x)
+@for_all(cls=[GELU, SiLU])
+def test_a_formula_that_is_patched_before(cls):
     model = Sequential(Linear(6, 8), cls(), Linear(8, 6)).double()
-    expected = model(inputs())
-    replacement = replace(model, "both")
-    assert replacement.left_alone == {"1": "its forward was replaced"} and not replacement.changed
-    assert torch.equal(model(inputs()), expected)
+    with mock.patch.object(cls, "forward", lambda self, x: 2 * x):
+        expected = model(inputs())
+        replacement = replace(model, "both")
+        assert replacement.left_alone == {"1": "its forward was replaced"}
+        assert not replacement.changed
+        assert torch.equal(model(inputs()), expected)
 
 
 def test_the_function_of_an_activation_of_transformers():
@@ -203,15 +192,7 @@ def test_the_function_of_an_activation_of_transformers():
     assert torch.equal(model(inputs()), inputs().relu())
 
 
-@pytest.mark.parametrize("patch", [
-    "F.linear = twice(F.linear)", "nn.Linear.forward = twice(nn.Linear.forward)",
-    *(pytest.param(patch, marks=pytest.mark.slow) for patch in (
-        "F.gelu = twice(F.gelu)", "F.silu = twice(F.silu)",
-        "nn.Sequential.forward = twice(nn.Sequential.forward)",
-    )),
-])  # fmt: skip
-def test_what_is_patched_before_the_import(patch):
-    program = f"""
+PATCHED_FIRST = """
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -227,11 +208,17 @@ expected = model(x)
 replace_activations(model, fuse_bias=True, recompute=True)
 assert torch.allclose(model(x), expected, rtol=1e-9, atol=1e-12)
 """
+PATCHES = ["F.linear", "nn.Linear.forward", "F.gelu", "F.silu", "nn.Sequential.forward"]
+
+
+@for_all(lambda name: name != "F.linear", name=PATCHES)
+def test_what_is_patched_before_the_import(name):
+    program = PATCHED_FIRST.format(patch=f"{name} = twice({name})")
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
-@every_mode
-def test_calls_of_all_modules(mode, monkeypatch):
+@for_all(mode=MODES)
+def test_calls_of_all_modules(mode):
     reference, model = two("mlp")
     replace(model, mode)
     call = Module.__call__
@@ -240,8 +227,8 @@ def test_calls_of_all_modules(mode, monkeypatch):
         y = call(self, *args, **kwargs)
         return 2 * y if isinstance(self, Linear) else y
 
-    monkeypatch.setattr(Module, "__call__", patched)
-    assert_same(model, reference)
+    with mock.patch.object(Module, "__call__", patched):
+        assert_same(model, reference)
 
 
 # Functions that are attributes
@@ -274,13 +261,10 @@ class Changed(Tensor):
         return 2 * y if function in (F.gelu, F.silu) else y
 
 
-@pytest.mark.parametrize("act", [F.gelu, F.silu], ids=["gelu", "silu"])
-@pytest.mark.parametrize("cls", [Held, Asked, WithMore])
-@every_mode
-def test_functions_that_are_attributes(cls, act, mode):
-    act = F.silu if cls is WithMore else act
-    reference, model = cls(act).double(), cls(act).double()
-    model.load_state_dict(reference.state_dict())
+@for_all(held=[*itertools.product([Held, Asked], [F.gelu, F.silu]), (WithMore, F.silu)], mode=MODES)
+def test_functions_that_are_attributes(held, mode):
+    cls, act = held
+    reference, model = two(partial(cls, act))
     replacement = replace(model, mode)
     assert model.act is act and is_fused(model) == (cls is not WithMore)
     why = "forward does not only call it with a tensor"
@@ -296,88 +280,6 @@ def test_a_function_that_no_method_calls():
     model = Linear(2, 2)
     model.act = F.gelu
     assert replace(model, "plain").left_alone == {"act": "no method calls it"}
-
-
-# Linear layers
-
-
-def without(layer):
-    del layer.bias
-    layer.bias = None
-
-
-def of_a_buffer(layer):
-    bias = layer.bias.detach()
-    del layer.bias
-    layer.register_buffer("bias", bias)
-
-
-def of_a_tensor(layer):
-    bias = layer.bias.detach()
-    del layer.bias
-    layer.bias = bias
-
-
-def in_the_way(layer):
-    layer.__dict__["weight"] = 2 * layer.weight.detach()
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("change", [without, of_a_buffer, of_a_tensor, in_the_way])
-@every_mode
-@every_model
-def test_parameters_that_are_none(name, mode, change, when):
-    models = reference, model = two(name)
-    if when == "after":
-        replace(model, mode)
-    for each in models:
-        for child in each.children():
-            if isinstance(child, Linear):
-                change(child)
-    if when == "before":
-        replace(model, mode)
-    assert_same(model, reference)
-
-
-@every_mode
-@every_model
-def test_gradients_of_samples(name, mode):
-    reference, model = (model.float() for model in two(name))
-    replace(model, mode)
-    x = inputs().float()
-    for each in (reference, model):
-        call_for_per_sample_grads(each)(x).sum().backward()
-    for p, q in zip(model.parameters(), reference.parameters(), strict=True):
-        assert torch.allclose(p.grad_sample, q.grad_sample, atol=1e-6)
-
-
-# What the original keeps for backward
-
-
-class Gain(Module):
-    def __init__(self, factor):
-        super().__init__()
-        self.fc, self.act, self.factor = Linear(6, 8), SiLU(), factor
-        self.register_buffer("gain", torch.zeros(4, 8))
-
-    def forward(self, x):
-        h = self.fc(x)
-        if self.factor == "shifted":
-            y = self.act(h) * (self.gain + 1)
-        else:
-            y = self.act(h.clamp(max=2.0)) * self.gain.clamp(min=-2.0, max=2.0)
-        self.gain.lerp_(h.detach(), 0.1)
-        return y
-
-
-@pytest.mark.parametrize("factor", ["shifted", "clamped"])
-@every_mode
-def test_a_factor_that_is_overwritten_before_backward(factor, mode):
-    reference, model = Gain(factor).double(), Gain(factor).double()
-    model.load_state_dict(reference.state_dict())
-    replacement = replace(model, mode)
-    assert operators(replacement) == {"forward": "glu(act)"}
-    assert_same(model, reference)
 
 
 # Decorators
@@ -408,7 +310,7 @@ def asking(function):
     return wrapper
 
 
-@every_mode
+@for_all(mode=MODES)
 def test_a_decorator_that_is_switched(mode):
     class Decorated(Gated):
         forward = switched(Gated.forward)
@@ -420,47 +322,54 @@ def test_a_decorator_that_is_switched(mode):
     assert not model(inputs()).any()
 
 
-@every_mode
-def test_a_decorator_that_looks_at_its_function(mode):
-    class Decorated(Gated):
-        forward = asking(Gated.forward)
+# Modules whose outcome fusing could change
 
-    reference, model = Decorated().double(), Decorated().double()
-    model.load_state_dict(reference.state_dict())
-    replace(model, mode)
+
+class Gain(Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.fc, self.act, self.factor = Linear(6, 8), SiLU(), factor
+        self.register_buffer("gain", torch.zeros(4, 8))
+
+    def forward(self, x):
+        h = self.fc(x)
+        if self.factor == "shifted":
+            y = self.act(h) * (self.gain + 1)
+        else:
+            y = self.act(h.clamp(max=2.0)) * self.gain.clamp(min=-2.0, max=2.0)
+        self.gain.lerp_(h.detach(), 0.1)
+        return y
+
+
+class Asking(Gated):
+    forward = asking(Gated.forward)
+
+
+# The operators. Gain overwrites a factor before backward, which the original does not save.
+FUSED = {
+    ByType: {},
+    Asking: {},
+    partial(Gain, "shifted"): {"forward": "glu(act)"},
+    partial(Gain, "clamped"): {"forward": "glu(act)"},
+}
+
+
+@for_all(make=FUSED, mode=MODES)
+def test_outcome_of_odd_modules(make, mode):
+    reference, model = two(make)
+    assert operators(replace(model, mode)) == FUSED[make]
     assert_same(model, reference)
 
 
-def test_defaults_that_are_changed_in_place():
-    class Scaled(Gated):
-        def forward(self, x, *, scale=1.0):
-            return self.act(self.gate_proj(x)) * self.up_proj(x) * scale
-
-    model = Scaled().double()
-    expected = model(inputs())
-    replace(model, "both")
-    Scaled.forward.__kwdefaults__["scale"] = 3.0
-    assert torch.allclose(model(inputs()), 3 * expected)
-
-
-class Added(Mlp):
-    def set_up(self):
-        self.add_module("up", torch.nn.Hardsigmoid(inplace=True))
-
-    def forward(self, x):
-        self.set_up()
-        h = self.fc1(x)
-        return self.fc2(self.act(h) * self.up(h))
-
-
-def test_a_child_that_is_set_by_its_name():
-    models = Added().double(), Added().double()
-    models[1].load_state_dict(models[0].state_dict())
-    for model in models:
-        model.up = torch.nn.Identity()
-    replace(models[1], "both")
-    with torch.no_grad():
-        assert not difference([models[1](inputs())], [models[0](inputs())])
+@for_all_models()
+def test_gradients_of_samples(name, mode):
+    reference, model = (model.float() for model in two(name))
+    replace(model, mode)
+    x = inputs().float()
+    for each in (reference, model):
+        call_for_per_sample_grads(each)(x).sum().backward()
+    for p, q in zip(model.parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(p.grad_sample, q.grad_sample, atol=1e-6)
 
 
 class Strict(Module):
@@ -473,20 +382,3 @@ class Strict(Module):
 
 def test_a_module_whose_attributes_raise():
     replace_activations(Sequential(Strict(), GELU()))
-
-
-class WeightedScalar(Module):
-    def __init__(self):
-        super().__init__()
-        self.act = SiLU()
-
-    def forward(self, x, up, weight):
-        return self.act(x) * up * weight
-
-
-def test_a_weight_of_a_scalar():
-    model = WeightedScalar()
-    arguments = torch.tensor(2.0), torch.tensor(3.0), torch.tensor([4.0])
-    expected = model(*arguments)
-    replace(model, "both")
-    assert torch.allclose(model(*arguments), expected)

@@ -14,12 +14,15 @@ from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from tests.replace.equivalence.outcomes import MODELS, Gated, every_mode, replace
-from tests.replace.replacements import error
-
-MAKERS = [make for make, *_ in MODELS.values()]
-every_model = pytest.mark.parametrize("make", MAKERS, ids=MODELS)
-before_and_after = pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
+from tests.replace.equivalence.outcomes import (
+    MODELS,
+    MODES,
+    Gated,
+    for_all_models,
+    inputs,
+    replace,
+)
+from tests.replace.replacements import compute, error, for_all
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +32,12 @@ def mesh():
     dist.destroy_process_group()
 
 
-def numbers(model: Module, x: torch.Tensor, call=None) -> list[torch.Tensor]:
-    x = x.clone().requires_grad_()
-    y = (call or model)(x)
-    gradients = torch.autograd.grad(y.square().sum(), [x, *model.parameters()])
-    return [_local(t).detach() for t in (y, *gradients)]
-
-
-def _local(t: torch.Tensor) -> torch.Tensor:
-    return t.full_tensor() if isinstance(t, DTensor) else t
+def numbers(model: Module, x: torch.Tensor) -> list[torch.Tensor]:
+    return [t.full_tensor() if isinstance(t, DTensor) else t for t in compute(model, x)]
 
 
 def changed(model: Module, mode: str, is_before: bool, change) -> Module:
-    """Replaced before or after a change of another kind."""
+    """The model replaced before or after a change of another kind."""
     if is_before:
         replace(model, mode)
         return change(model)
@@ -50,19 +46,17 @@ def changed(model: Module, mode: str, is_before: bool, change) -> Module:
     return model
 
 
-@every_model
-@every_mode
-@before_and_after
-def test_fully_shard(make, mode, is_before, mesh):
-    model, x = make().double(), torch.randn(4, 6, dtype=torch.float64)
+@for_all_models(is_before=[True, False])
+def test_fully_shard(name, mode, is_before, mesh):
+    model, x = MODELS[name][0]().double(), inputs()
     expected = numbers(model, x)
     model = changed(model, mode, is_before, lambda model: fully_shard(model, mesh=mesh))
     assert error(numbers(model, x), expected) < 1e-12
 
 
 def test_a_second_call_after_fully_shard(mesh):
-    """Whose class is derived from ours: what is fused stays so, and no more is said to be."""
-    model, x = Gated().double(), torch.randn(4, 6, dtype=torch.float64)
+    """fully_shard derives from our class: its fusions stay, and nothing new is reported."""
+    model, x = Gated().double(), inputs()
     expected = numbers(model, x)
     replace(model, "plain")
     fully_shard(model, mesh=mesh)
@@ -70,11 +64,9 @@ def test_a_second_call_after_fully_shard(mesh):
     assert error(numbers(model, x), expected) < 1e-12
 
 
-@every_model
-@every_mode
-@before_and_after
-def test_data_parallel(make, mode, is_before, mesh):
-    model, x = make().double(), torch.randn(4, 6, dtype=torch.float64)
+@for_all_models(is_before=[True, False])
+def test_data_parallel(name, mode, is_before, mesh):
+    model, x = MODELS[name][0]().double(), inputs()
     expected = numbers(model, x)
     model = changed(model, mode, is_before, DistributedDataParallel)
     model(x).square().sum().backward()
@@ -82,10 +74,9 @@ def test_data_parallel(make, mode, is_before, mesh):
     assert error(found, expected[2:]) < 1e-12
 
 
-@every_mode
-@before_and_after
+@for_all(mode=MODES, is_before=[True, False])
 def test_tensor_parallel(mode, is_before, mesh):
-    model, x = Gated().double(), torch.randn(4, 6, dtype=torch.float64)
+    model, x = Gated().double(), inputs()
     plan = {"gate_proj": ColwiseParallel(), "up_proj": ColwiseParallel()}
     plan["down_proj"] = RowwiseParallel()
     expected = numbers(model, x)
@@ -93,31 +84,23 @@ def test_tensor_parallel(mode, is_before, mesh):
     assert error(numbers(model, x), expected) < 1e-12
 
 
-@every_model
-@every_mode
-@pytest.mark.parametrize("use_reentrant", [True, False])
-def test_checkpoint(make, mode, use_reentrant):
-    model, x = make().double(), torch.randn(4, 6, dtype=torch.float64)
+@for_all_models(use_reentrant=[True, False])
+def test_checkpoint(name, mode, use_reentrant):
+    model, x = MODELS[name][0]().double(), inputs()
     expected = numbers(model, x)
     replace(model, mode)
 
-    def call(x):
-        return checkpoint(model, x, use_reentrant=use_reentrant)
-
-    if use_reentrant:  # it takes backward() alone
-        call(x.clone().requires_grad_()).square().sum().backward()
-        found = [parameter.grad for parameter in model.parameters()]
-        assert error(found, expected[2:]) < 1e-12
-    else:
-        assert error(numbers(model, x, call), expected) < 1e-12
+    x.requires_grad_()
+    checkpoint(model, x, use_reentrant=use_reentrant).square().sum().backward()
+    found = [x.grad, *(parameter.grad for parameter in model.parameters())]
+    assert error(found, expected[1:]) < 1e-12
 
 
-@every_model
-@every_mode
-def test_torch_func(make, mode):
-    model, x = make().double(), torch.randn(4, 6, dtype=torch.float64)
-    models = [copy.deepcopy(model) for _ in range(3)]
-    parameters, buffers = torch.func.stack_module_state([make().double() for _ in range(3)])
+@for_all_models()
+def test_torch_func(name, mode):
+    model, x = MODELS[name][0]().double(), inputs()
+    models = [MODELS[name][0]().double() for _ in range(3)]
+    parameters, buffers = torch.func.stack_module_state(models)
 
     def ensemble(x):
         def call(parameters, buffers):
@@ -140,38 +123,34 @@ def test_torch_func(make, mode):
     expected = [t.detach() for t in results()]
     replace(model, mode)
     assert error([t.detach() for t in results()], expected) < 1e-12
-    assert len(models) == 3
 
 
-@every_model
-@every_mode
-def test_gradcheck(make, mode):
-    model = make().double()
-    x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+@for_all_models()
+def test_gradcheck(name, mode):
+    model = MODELS[name][0]().double()
+    x = inputs()[:2].requires_grad_()
     replace(model, mode)
     assert torch.autograd.gradcheck(model, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(model, x)
 
 
-@every_model
-@every_mode
-def test_traces(make, mode):
-    model, x = make().double(), torch.randn(4, 6, dtype=torch.float64)
+@for_all_models()
+def test_traces(name, mode):
+    model, x = MODELS[name][0]().double(), inputs()
     expected = model(x).detach()
     replace(model, mode)
     program = torch.export.export(model, (x,), strict=False).module()
     graph = torch.fx.experimental.proxy_tensor.make_fx(model)(x)
     for traced in (program, graph):
         assert error([traced(x).detach()], [expected]) < 1e-12
-    with torch.device("meta"):
-        assert make().to("meta")(x.to("meta").float()).shape == expected.shape
+    assert copy.deepcopy(model).to("meta")(x.to("meta")).shape == expected.shape
 
 
-@every_mode
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated")
+@for_all(lambda mode: mode != "both", mode=MODES)
 def test_generate_and_gradient_checkpointing(mode):
     transformers = pytest.importorskip("transformers", reason="needs transformers")
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
         num_attention_heads=2, eos_token_id=None, bos_token_id=0, pad_token_id=0,
