@@ -1,6 +1,6 @@
-"""Results on a device beside those on the CPU, bit by bit.
+"""Compare results on a device with those on the CPU, bit by bit.
 
-``python -m tests.bits --device cuda`` counts, for every operator and dtype, the other bits.
+``python -m tests.bits --device cuda`` counts the results that differ, for every operator and dtype.
 """
 
 import json
@@ -33,13 +33,13 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 
 def differing(a: Tensor, b: Tensor) -> int:
-    """How many elements have other bits. A NaN is a NaN, whatever else is in it."""
+    """How many elements differ in their bits. All NaN count as the same."""
     assert a.shape == b.shape and a.dtype == b.dtype
     return int(((patterns(a) != patterns(b)) & ~(a.isnan() & b.isnan())).sum())
 
 
 def any_numbers(dtype: torch.dtype) -> Tensor:
-    """As a matrix: in 16 bits all there are, else 65,536 random patterns of bits."""
+    """A matrix of bit patterns: in 16 bits all of them, else 65,536 random ones."""
     if dtype.itemsize == 2:
         x = oracle.every_16_bit_input(dtype)
     else:
@@ -49,7 +49,7 @@ def any_numbers(dtype: torch.dtype) -> Tensor:
 
 
 def of_any_numbers(call: Call, dtype: torch.dtype) -> list[Tensor]:
-    """The tensor that leads is any numbers, in 16 bits all there are; the others are ordinary."""
+    """The leading tensor has any bit patterns; the others have ordinary numbers."""
     numbers = any_numbers(dtype)[: None if dtype.itemsize == 2 else 32]
     tensors = call.inputs(numbers.shape, lambda *s: (3 * normal(*s)).to(dtype))
     leading = tensors[list(call.tensors).index(call.leading)]
@@ -77,8 +77,8 @@ def arranged_inputs(call: Call, dtype: torch.dtype) -> Iterator[list[Tensor]]:
 
 
 def large_tensors(call: Call, dtype: torch.dtype, left: int = 3) -> list[Tensor]:
-    """Beyond kSmallBytes of csrc/cuda/tuning.h a warp has two or four rows. So many are left for
-    the last one; where the tensors are one long row, it ends with less than a vector."""
+    """Beyond kSmallBytes of csrc/cuda/tuning.h a warp takes two or four rows; `left` rows are left
+    for the last warp. Where the tensors are one long row, it ends with less than a vector."""
     n = 2**21 // dtype.itemsize
     shape = (n + left * 512 // dtype.itemsize + 1,)
     extents = [*call.tensors.values(), *call.op.outputs.values()]
@@ -88,7 +88,7 @@ def large_tensors(call: Call, dtype: torch.dtype, left: int = 3) -> list[Tensor]
 
 
 def differing_from_cpu(index: int, gate: str, dtype: torch.dtype, device: str) -> int:
-    """How many results of a core call have other bits on the device than on the CPU."""
+    """How many results of a core call differ between the device and the CPU."""
     from tests.devices import kernels_for
 
     torch.manual_seed(0)
@@ -103,9 +103,11 @@ def differing_from_cpu(index: int, gate: str, dtype: torch.dtype, device: str) -
 
 
 @click.command(help=__doc__)
-@click.option("--device", default="cuda", show_default=True, help="As the tests name it.")
+@click.option("--device", default="cuda", show_default=True, help="A name of tests/devices.py.")
 @click.option("--dtype", "dtypes", multiple=True, help="[default: all]")
-@click.option("--json", "output", type=click.Path(path_type=Path), help="The counts, as a file.")
+@click.option(
+    "--json", "output", type=click.Path(path_type=Path), help="Write the counts to this file."
+)
 def main(device: str, dtypes: tuple[str, ...], output: Path | None) -> None:
     chosen = [getattr(torch, name) for name in dtypes] or DTYPES
     cells = [

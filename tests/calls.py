@@ -1,5 +1,5 @@
-"""Every operator as the tests call it, from its row in gelu_kernels.operators: the tensors that it
-takes, and what it is to give, in float64.
+"""Every operator as the tests call it, from its row in gelu_kernels.operators: the tensors it takes
+and the results it must give, in float64.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ def as_tuple(results: Tensor | Results) -> Results:
 
 
 def positive(t: Tensor) -> Tensor:
-    """A scale of these numbers."""
+    """A valid scale, from any numbers."""
     return t.abs().nan_to_num(1, posinf=torch.inf) + 0.5
 
 
@@ -65,7 +65,7 @@ class Call:
 
     @property
     def gates(self) -> tuple[str, ...]:
-        """The operator's; the first stands for all where a gate makes no difference."""
+        """The gates it takes; only the first where the gate makes no difference."""
         if not self.takes_gate:
             return GATES[:1]
         if getattr(self.op, "selector", "gate") == "approximate":
@@ -84,12 +84,18 @@ class Call:
         return "x" if "x" in self.tensors else "dy"
 
     @property
+    def takes_scalars(self) -> bool:
+        """Whether its tensors may be 0-d."""
+        extents = {*self.tensors.values(), *self.op.outputs.values()}
+        return not extents & {Extent.COLUMNS, Extent.ROWS, Extent.HALVES}
+
+    @property
     def is_random(self) -> bool:
         return getattr(self.op, "is_random", False)
 
     @cached_property
     def formula(self) -> PublicOperator | None:
-        """The public operator whose formula, or whose derivative, this is."""
+        """The public operator whose formula or derivative it computes."""
         if isinstance(self.op, PublicOperator):
             return self.op
         if self.op.family == "coded":
@@ -114,7 +120,7 @@ class Call:
         return as_tuple(self.operator(gate)(*tensors))
 
     def function(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
-        """Of the tensors, by the quickest route that a user has."""
+        """A function of the tensors, by the fastest route a user has."""
         if not isinstance(self.op, PublicOperator):
             return self.operator(gate)
         if gate in GATES:
@@ -124,11 +130,11 @@ class Call:
         return partial(function, **dict.fromkeys(selectors, gate))
 
     def operator(self, gate: str = GATES[0]) -> Callable[..., Tensor | Results]:
-        """Of the tensors, by torch.ops."""
+        """A function of the tensors, through torch.ops."""
         op = getattr(torch.ops.gelu_kernels, self.op.name)
         marks = [object() for _ in self.tensors]
         arguments, keywords = self.arguments(*marks, gate=gate)
-        # A tensor's place, or else a constant, as a compiler can follow it.
+        # The place of a tensor, or a constant: a compiler can trace this.
         template = [(marks.index(a), None) if a in marks else (None, a) for a in arguments]
         named = {name: marks.index(k) for name, k in keywords.items() if k in marks}
         options = {name: k for name, k in keywords.items() if name not in named}
@@ -153,12 +159,12 @@ class Call:
 
     @staticmethod
     def selected(keyword: str, gate: str) -> dict[str, str]:
-        """The gate may be none that there is, in the tests of errors."""
+        """The gate may be unknown, in the tests of errors."""
         by_gate = APPROXIMATE if keyword == "approximate" and gate in GATES else {}
         return {keyword: by_gate[gate] if by_gate else gate}
 
     def inputs(self, y: Shape, make: Make) -> list[Tensor]:
-        """For a result of shape y."""
+        """Tensors for a result of shape y."""
         return [self.input(name, y, make) for name in self.tensors]
 
     def input(self, name: str, y: Shape, make: Make) -> Tensor:
@@ -173,7 +179,7 @@ class Call:
             bits = IN_ROW_MAJOR_ORDER[extent]
             codes = np.random.default_rng(SEED).integers(coded_oracle.NAN[bits], size=y)
             return coded_oracle.pack(codes, bits).to(make(1).device, copy=True)
-        made = make(*(shape or (1,)))  # some can make no 0-d tensor
+        made = make(*(shape or (1,)))  # not every `make` can make a 0-d tensor
         if shape and name != "scale":
             return made
         own = positive(made.detach()) if name == "scale" else made.detach()
@@ -186,13 +192,13 @@ class Call:
 @dataclass
 class Sample:
     """A call with its gate and tensors. ``ours`` and ``expected`` are functions of the floating
-    tensors; all other arguments, the mask of an SOI map as well, are the sample's.
+    tensors; all other arguments, including an SOI map's mask, are the sample's.
     """
 
     call: Call
     gate: str
     tensors: list[Tensor]
-    draws_before: int = 0  # from the generator, by other calls
+    draws_before: int = 0  # draws from the generator by earlier calls
 
     def named(self, *floating: Tensor) -> dict[str, Tensor]:
         found = dict(zip(self.call.tensors, self.tensors, strict=True))
@@ -213,7 +219,7 @@ class Sample:
         return self.ours_of_all(*self.named(*floating).values())
 
     def ours_of_all(self, *tensors: Tensor) -> Results:
-        """Of the other tensors as well."""
+        """Takes the other tensors as well."""
         if self.call.is_random:
             torch.manual_seed(SEED)
         return self.call(*tensors, gate=self.gate)
@@ -245,7 +251,7 @@ class Sample:
         return tuple(found[name] for name in outputs)
 
     def _coded(self, t: dict[str, Tensor]) -> Results:
-        """A result is linear in x: its derivative is what the code stands for, and a constant."""
+        """A result is linear in x: its derivative is a constant, which its code stands for."""
         p, bits = self.call.options.get("p", 0.0), self.call.options["bits"]
         like = t[self.call.leading]
 
@@ -319,7 +325,7 @@ class Sample:
         return soi_oracle.pack(self._kept).to(self._kept.device)
 
     def _drawn_seed(self) -> int:
-        """What a random operator draws after manual_seed(SEED)."""
+        """The seed that a random operator draws after manual_seed(SEED)."""
         device = self.tensors[0].device
         generator = torch.Generator(device).manual_seed(SEED)
         for _ in range(self.draws_before + 1):
@@ -357,7 +363,7 @@ def _calls_of(op: Operator) -> Iterator[Call]:
 
 
 def _coded_calls_of(op: CoreOperator) -> Iterator[Call]:
-    """All of the one kind, and all of the other."""
+    """8 bits without options, and 4 bits with all of them."""
     alone = {n: e for n, e in op.inputs.items() if n not in ("bias", "seed")}
     yield Call(op, alone, op.name, {"bits": 8})
     options: dict[str, object] = {"bits": 4, "p": 0.25}

@@ -1,7 +1,7 @@
 """The places where kernels run, as the tests name them.
 
-Contracts run on DEVICES: the CPU and, where there is one, a GPU. The kernels of BACKENDS are held
-by the bits of the CPU's (test_same_bits.py); without a GPU, their PTX runs on memory of the CPU.
+Contracts run on DEVICES: the CPU and, where there is one, a GPU. The kernels of BACKENDS must give
+the bits of the CPU's (test_same_bits.py); without a GPU, their PTX runs on memory of the CPU.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ GPU_DEVICES = [pytest.param(name, marks=pytest.mark.gpu) for name in ("cuda", "t
 HAS_GPU = torch.cuda.is_available()
 DEVICES = ["cpu", *(GPU_DEVICES if HAS_GPU else [])]
 
-# For sm_90, or for the architecture that follows, as in "cuda_ptx sm_100".
+# For sm_90, or for the architecture named after a space, as in "cuda_ptx sm_100".
 PTX = ["cuda_ptx", "triton_ptx"]
 BACKENDS = ["cuda_ptx", *GPU_DEVICES] if HAS_GPU else PTX
 

@@ -1,4 +1,4 @@
-"""All public operators as one function, for what compiles functions."""
+"""All public operators in one function, for the tests of compilers."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from tests.calls import PUBLIC_CALLS, SEED, Call, Results, Sample
 
 
 def function(call: Call) -> Callable[..., Tensor]:
-    """With a gate that is no default."""
+    """With a gate that is not the default."""
     return call.function(call.gates[-1])
 
 
@@ -34,7 +34,7 @@ class Layer(torch.nn.Module):
 
 
 class Everything:
-    """What it takes, and what it is to give."""
+    """Its tensors, and a comparison with the expected results."""
 
     def __init__(self, device: str, rows: int = 6) -> None:
         draws = 0
@@ -50,7 +50,7 @@ class Everything:
         return [t for sample in self.samples for t in sample.tensors]
 
     def check(self, f: Callable[..., Results], has_gradients: bool = True) -> None:
-        """The values and, by one backward, the gradients."""
+        """Compares the values and, after one backward, the gradients."""
         leaves = [t for sample in self.samples for t in sample.leaves()]
         inputs = leaves if has_gradients else self.tensors
         torch.manual_seed(SEED)

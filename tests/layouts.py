@@ -1,6 +1,6 @@
-"""How a tensor may lie in memory: the one table, for tensors of any shape.
+"""The layouts of a tensor in memory.
 
-A layout makes a tensor of the shape by ``make``, which gives contiguous ones.
+A layout builds a tensor of any shape with ``make``, which returns contiguous ones.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Layout = Callable[[Make, Shape], Tensor]
 
 
 def gapped(step: int, start: int = 0) -> Layout:
-    """Every so many columns of wider rows."""
+    """Every ``step``-th column of wider rows."""
     return lambda make, s: make(*s[:-1], step * s[-1] + start)[..., start::step]
 
 
@@ -24,7 +24,7 @@ def misaligned(offset: int) -> Layout:
 
 
 def permuted(*order: int) -> Layout:
-    """Dense, its dimensions in another order in memory; of as many as there are."""
+    """Dense, with the dimensions in another order in memory."""
 
     def layout(make: Make, s: Shape) -> Tensor:
         dims = [d for d in order if d < len(s)]
@@ -40,7 +40,7 @@ def channels_last(make: Make, s: Shape) -> Tensor:
 
 
 def negative(make: Make, s: Shape) -> Tensor:
-    """A view whose sign is still to be changed, as of a conjugate's imaginary part."""
+    """A view with the negative bit set, as the imaginary part of a conjugate has."""
     return torch._neg_view(make(*s))
 
 
@@ -85,7 +85,7 @@ SHAPES: list[Shape] = [(3, 4, 5, 6), (9, 40), (2, 1031), (70, 3), (50,)]
 
 
 def arrangements(call: Call, layout: Layout, shape: Shape, make: Make) -> Iterator[list[Tensor]]:
-    """The call's tensors: all in the layout, and each of the larger ones alone."""
+    """The call's tensors, all in the layout; then each floating one alone in it."""
 
     def arranged(chosen: set[str]) -> list[Tensor]:
         def placed(name: str) -> Make:

@@ -14,15 +14,14 @@ from torch import Tensor
 
 from gelu_kernels import formulas
 from gelu_kernels.compile import arithmetic as of_inductor
-from gelu_kernels.formulas import arithmetic, normal
-from tests import stub_driver
+from gelu_kernels.formulas import arithmetic
+from tests import bits, stub_driver
+from tests.cases import each
 from tests.oracles import oracle
 from tests.oracles.oracle import DERIVATIVE, SECOND_DERIVATIVE, VALUE
-
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+from tests.oracles.sweeps import HALF
 
 ORDERS = {"value": VALUE, "derivative": DERIVATIVE, "second_derivative": SECOND_DERIVATIVE}
-WORDS = {name for name, _ in getmembers(arithmetic, isfunction)}
 
 
 def evaluate(gate: str, order: str, x: Tensor, form: str = "") -> Tensor:
@@ -37,50 +36,45 @@ def evaluate(gate: str, order: str, x: Tensor, form: str = "") -> Tensor:
         )
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_bits_of_float32(gate: str, order: str) -> None:
+def test_bits_of_float32(gate: str) -> None:
     """NumPy's fma rounds twice, which no number here shows."""
     x = torch.cat([3 * torch.randn(100_000), torch.arange(-120.0, 120, 2**-8)])
     x = torch.cat([x, torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan])])
-    expected = oracle.evaluate(gate, ORDERS[order], x)
-    assert torch.equal(evaluate(gate, order, x).nan_to_num(7), expected.nan_to_num(7))
+    for name, order in ORDERS.items():
+        assert bits.differing(evaluate(gate, name, x), oracle.evaluate(gate, order, x)) == 0, name
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_derivative_of_every_16_bit_input(gate: str, dtype: torch.dtype) -> None:
+def test_derivative_of_every_16_bit_input(gate: str) -> None:
     """It is rounded to even, as torch rounds."""
-    x = oracle.every_16_bit_input(dtype)
-    expected = oracle.evaluate(gate, DERIVATIVE, x)
-    actual = evaluate(gate, "derivative", x).to(dtype)
-    assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
+    for dtype in HALF:
+        x = oracle.every_16_bit_input(dtype)
+        actual = evaluate(gate, "derivative", x).to(dtype)
+        assert bits.differing(actual, oracle.evaluate(gate, DERIVATIVE, x)) == 0, dtype
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_value_of_every_16_bit_input(gate: str, dtype: torch.dtype) -> None:
+def test_value_of_every_16_bit_input(gate: str) -> None:
     """Ties go up on a CPU. The GPU's conversion, to even, gives the same of break_tie(y)."""
-    x = oracle.every_16_bit_input(dtype)
-    y = evaluate(gate, "value", x)
-    if dtype == torch.bfloat16:
-        y += 2.0**-149
-    elif (ties := formulas.of(gate, arithmetic).ties) != "none":
-        y += 1.5 * 2.0**-48
-        if ties == "any":
-            u = y.clamp(max=2.0**17).view(torch.int32)
-            y = ((u + (u >> 31)) | 1).view(torch.float32)
-    actual, expected = y.to(dtype), oracle.evaluate(gate, VALUE, x)
-    assert torch.equal(actual.nan_to_num(7), expected.nan_to_num(7))
+    ties = formulas.of(gate, arithmetic).ties
+    for dtype in HALF:
+        x = oracle.every_16_bit_input(dtype)
+        y = evaluate(gate, "value", x)
+        if dtype == torch.bfloat16:
+            y += 2.0**-149
+        elif ties != "none":
+            y += 1.5 * 2.0**-48
+            if ties == "any":
+                u = y.clamp(max=2.0**17).view(torch.int32)
+                y = ((u + (u >> 31)) | 1).view(torch.float32)
+        expected = oracle.evaluate(gate, VALUE, x)
+        assert torch.equal(y.to(dtype).nan_to_num(7), expected.nan_to_num(7)), dtype
 
 
-@pytest.mark.parametrize(
-    ("order", "form"), [("value", "exp2_"), ("derivative", "exp2_"), ("derivative", "")]
-)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-def test_ends_in_a_zero_beside_any_factor(
-    gate: str, dtype: torch.dtype, order: str, form: str
-) -> None:
+@each(dtype=HALF, kind=[("value", "exp2_"), ("derivative", "exp2_"), ("derivative", "")])
+def test_ends_in_a_zero_beside_any_factor(dtype: torch.dtype, kind: tuple, gate: str) -> None:
     """Fused code multiplies a result before it is rounded, and so do kernels a derivative. Cauchy's
     falls off like a power of x."""
     far = -torch.inf if gate in oracle.ROOTLESS else -1000.0
+    order, form = kind
     end = evaluate(gate, order, torch.tensor([far], dtype=dtype), form)
     if gate in oracle.ROOTLESS and order == "value":
         assert math.isclose(end.item(), -1 / math.pi, rel_tol=1e-6)
@@ -88,33 +82,28 @@ def test_ends_in_a_zero_beside_any_factor(
         assert (end * torch.finfo(dtype).max).to(dtype) == 0
 
 
-@pytest.mark.parametrize("name", ["tail", "density"])
-def test_tail_and_density(gate: str, name: str) -> None:
+def test_tail_and_density(gate: str) -> None:
     """F(-a) and F'(a) in float32, within 4 ULP where they are normal numbers; 0 at infinity."""
     own = formulas.of(gate, arithmetic)
     a = np.concatenate([np.linspace(0, 16, 2000), np.geomspace(1e-3, 1e3, 500)]).astype(np.float32)
     pairs = [oracle.distribution(gate, -oracle.mpf(float(x))) for x in a]
-    expected = [pair[name == "density"] for pair in pairs]
-    with np.errstate(all="ignore"):
-        found = getattr(own, name)(a, own.constants["fp32"])
-        ends = np.array([np.inf, np.nan], np.float32)
-        at_ends = getattr(own, name)(ends, own.constants["fp32"])
-    errors = oracle.exact_ulp_errors(torch.from_numpy(found), expected)
-    is_normal = np.array([float(e) >= 2.0**-126 for e in expected])
-    assert is_normal.sum() > 1000 and errors[is_normal].max() <= 4
-    assert at_ends[0] == 0 and np.isnan(at_ends[1])
+    for place, function in enumerate((own.tail, own.density)):
+        expected = [pair[place] for pair in pairs]
+        with np.errstate(all="ignore"):
+            found = function(a, own.constants["fp32"])
+            ends = function(np.array([np.inf, np.nan], np.float32), own.constants["fp32"])
+        errors = oracle.exact_ulp_errors(torch.from_numpy(found), expected)
+        is_normal = np.array([float(e) >= 2.0**-126 for e in expected])
+        assert is_normal.sum() > 1000 and errors[is_normal].max() <= 4
+        assert ends[0] == 0 and np.isnan(ends[1])
 
 
-def test_inductor_has_every_word() -> None:
-    used = WORDS - {"magnitude_or_limit"}  # of in_tail: Inductor has no random masks
+def test_inductor_and_triton_have_every_word() -> None:
+    words = {name for name, _ in getmembers(arithmetic, isfunction)}
+    used = words - {"magnitude_or_limit"}  # of in_tail: Inductor has no random masks
     assert used <= {name for name, _ in getmembers(of_inductor, isfunction)}
-
-
-@needs_triton
-def test_triton_has_every_word() -> None:
-    from gelu_kernels.triton_kernels import arithmetic as of_triton
-
-    assert set(vars(of_triton)) >= WORDS
+    if find_spec("triton"):
+        assert words <= {*vars(import_module("gelu_kernels.triton_kernels.arithmetic"))}
 
 
 def test_words_can_be_exchanged(gate: str) -> None:
@@ -126,28 +115,30 @@ def test_words_can_be_exchanged(gate: str) -> None:
     assert own.value(np.zeros(1, np.float32), own.constants["fp32"]) == 1000
 
 
-CACHE_KEY = """
-import sys
+CACHE_KEYS = """
+import linecache, sys
 from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 import triton
 from gelu_kernels import formulas
 from gelu_kernels.triton_kernels import arithmetic
 name = "gelu_kernels.formulas.normal"
-spec = spec_from_file_location(name, sys.argv[1])
-sys.modules[name] = module_from_spec(spec)
-spec.loader.exec_module(sys.modules[name])
-print(formulas.of("normal", arithmetic, triton.jit).value.cache_key)
+path = Path(sys.argv[1])
+text = Path(formulas.__file__).with_name("normal.py").read_text()
+for changed in ("s_low = fma(a, a, negated(s))",) * 2 + ("s_low = a",):
+    path.write_text(text.replace("s_low = fma(a, a, negated(s))", changed))
+    spec = spec_from_file_location(name, path)
+    sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    linecache.clearcache()
+    formulas.of.cache_clear()
+    print(formulas.of("normal", arithmetic, triton.jit).value.cache_key)
 """
 
 
-@needs_triton
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 def test_triton_compiles_a_changed_formula_anew(tmp_path: Path) -> None:
     """By the key of its cache, which is of the functions that a function calls as well."""
-    text = Path(normal.__file__).read_text()
-    assert text.count("s_low = fma(a, a, negated(s))") == 1
-    keys = []
-    for source in (text, text, text.replace("s_low = fma(a, a, negated(s))", "s_low = a")):
-        path = tmp_path / "normal.py"
-        path.write_text(source)
-        keys.append(stub_driver.run("-c", CACHE_KEY, str(path)).stdout)
-    assert keys[0] and keys[0] == keys[1] != keys[2]
+    result = stub_driver.run("-B", "-c", CACHE_KEYS, str(tmp_path / "normal.py"))
+    first, same, changed = result.stdout.split()
+    assert first == same != changed

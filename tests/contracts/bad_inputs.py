@@ -1,4 +1,4 @@
-"""What operators refuse: the one table, by what an argument is to the others."""
+"""The inputs that operators refuse: a table for each kind of argument."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,22 +50,23 @@ UNSUITED = [
 
 
 def elsewhere(of: str) -> Bad:
-    return Bad(
-        "elsewhere", lambda t: t.to("meta"), ValueError, f"must be on the device of {of}, cpu, got "
-        "meta", has_meta=False,
-    )  # fmt: skip
+    message = f"must be on the device of {of}, cpu, got meta"
+    return Bad("elsewhere", lambda t: t.to("meta"), ValueError, message, has_meta=False)
 
 
-def of_other_dtypes(of: str) -> list[Bad]:
+def unlike(of: str, layout: str) -> list[Bad]:
+    """Of another layout, dtype or device."""
     message = f"must have the dtype of {of}, (Float|float), got"
     return [
+        Bad("sparse", Tensor.to_sparse, TypeError, f"must {layout}", **DISPATCHED),
         Bad("float64", Tensor.double, TypeError, message),
         Bad("float16", Tensor.half, TypeError, message),
         Bad("integers", Tensor.int, TypeError, message),
+        elsewhere(of),
     ]
 
 
-def unlike(of: str) -> list[Bad]:
+def no_elements(of: str) -> list[Bad]:
     shape = f"must have the shape of {of}, "
     return [
         Bad("transposed", lambda t: t.mT, ValueError, rf"{shape}\[3, 4\], got \[4, 3\]"),
@@ -73,9 +74,7 @@ def unlike(of: str) -> list[Bad]:
         Bad("one of a row", lambda t: t[:1], ValueError, shape),
         Bad("wider", lambda t: torch.cat([t, t], -1), ValueError, shape),
         Bad("0-d", lambda t: t[0, 0], ValueError, shape),
-        Bad("sparse", Tensor.to_sparse, TypeError, f"must have the layout of {of}", **DISPATCHED),
-        *of_other_dtypes(of),
-        elsewhere(of),
+        *unlike(of, f"have the layout of {of}"),
     ]
 
 
@@ -87,9 +86,7 @@ def no_columns(of: str) -> list[Bad]:
         Bad("one for all", lambda t: t[:1], ValueError, f"{length} 1"),
         Bad("0-d", lambda t: t[0], ValueError, "must be 1-d, got 0 dimensions"),
         Bad("2-d", lambda t: t[None], ValueError, "must be 1-d, got 2 dimensions"),
-        Bad("sparse", Tensor.to_sparse, TypeError, "must be a strided tensor, got", **DISPATCHED),
-        *of_other_dtypes(of),
-        elsewhere(of),
+        *unlike(of, "be a strided tensor, got"),
     ]
 
 
@@ -100,9 +97,7 @@ def no_rows(of: str) -> list[Bad]:
         Bad("too long", lambda t: torch.cat([t, t]), ValueError, rf"{shape} \[6\]"),
         Bad("one for all", lambda t: t[:1], ValueError, rf"{shape} \[1\]"),
         Bad("a column", lambda t: t[:, None], ValueError, rf"{shape} \[3, 1\]"),
-        Bad("sparse", Tensor.to_sparse, TypeError, "must have the layout of x", **DISPATCHED),
-        *of_other_dtypes(of),
-        elsewhere(of),
+        *unlike(of, "have the layout of x"),
     ]
 
 
@@ -119,28 +114,19 @@ NO_SCALE = [
 ]
 
 
-def no_bits(of: str) -> list[Bad]:
-    vector = f"must be a vector of a bit for each element of {of}, 2 bytes, got shape"
-    return [
-        Bad("bool", Tensor.bool, TypeError, "must be uint8, got (Bool|bool)"),
-        Bad("more", lambda t: t.repeat(2), ValueError, rf"{vector} \[4\]"),
-        Bad("0-d", lambda t: t[0], ValueError, rf"{vector} \[\]"),
-        elsewhere(of),
-    ]
+def no_vector_of(each: str, size: int) -> Callable[[str], list[Bad]]:
+    """Bits or codes, of so many bytes for a good result."""
 
-
-def no_code(bits: int) -> Callable[[str], list[Bad]]:
-    def no_code(of: str) -> list[Bad]:
-        n = 12 * bits // 8
-        vector = f"must be a vector of {bits} bits for each element of {of}, {n} bytes, got shape"
+    def no_vector(of: str) -> list[Bad]:
+        vector = f"must be a vector of {each} for each element of {of}, {size} bytes, got shape"
         return [
             Bad("bool", Tensor.bool, TypeError, "must be uint8, got (Bool|bool)"),
-            Bad("more", lambda t: t.repeat(2), ValueError, rf"{vector} \[{2 * n}\]"),
+            Bad("more", lambda t: t.repeat(2), ValueError, rf"{vector} \[{2 * size}\]"),
             Bad("0-d", lambda t: t[0], ValueError, rf"{vector} \[\]"),
             elsewhere(of),
         ]
 
-    return no_code
+    return no_vector
 
 
 def no_scalar(of: str) -> list[Bad]:
@@ -151,44 +137,39 @@ def no_scalar(of: str) -> list[Bad]:
     ]
 
 
-OF_HALVES = [
-    Bad(
-        "odd",
-        lambda t: t[..., 1:],
-        ValueError,
-        "the last dimension of {} must be even, got length 7",
-    ),
-]
+EVEN = "the last dimension of {} must be even, got length 7"
+OF_HALVES = [Bad("odd", lambda t: t[..., 1:], ValueError, EVEN)]
 NEEDS_LAST = [Bad("0-d", lambda t: t.flatten()[0], ValueError, "must have a last dimension for")]
 
 SHAPE = (3, 4)  # of the good ones' result
 
 
-def bad_inputs(call: Call) -> Iterator[tuple[str, Bad]]:
-    """The names of arguments, with what each may not be."""
-    kinds = {
-        Extent.COLUMNS: no_columns,
-        Extent.ROWS: no_rows,
-        Extent.BITS: no_bits,
-        Extent.BYTES: no_code(8),
-        Extent.NIBBLES: no_code(4),
-        Extent.SCALAR: no_scalar,
-    }
-    leading = call.leading
-    extents = {*call.tensors.values(), *call.op.outputs.values()}
-    needs_last = extents & {Extent.HALVES, Extent.COLUMNS, Extent.ROWS}
+KINDS = {
+    Extent.COLUMNS: no_columns,
+    Extent.ROWS: no_rows,
+    Extent.BITS: no_vector_of("a bit", 2),
+    Extent.BYTES: no_vector_of("8 bits", 12),
+    Extent.NIBBLES: no_vector_of("4 bits", 6),
+    Extent.SCALAR: no_scalar,
+}
+
+
+def bad_inputs(call: Call) -> Iterator[tuple[Call, str, Bad]]:
+    """What each argument of the call may not be."""
     for name, extent in call.tensors.items():
-        if name == leading:
-            found = UNSUITED
-            found = found + (OF_HALVES if extent is Extent.HALVES else [])
-            found = found + (NEEDS_LAST if needs_last else [])
-        elif name in ("loc", "scale"):
-            found = [] if extent is Extent.NUMBER else no_parameter(leading)
-            found = found + (NO_SCALE if name == "scale" else [])
-        elif extent in kinds:
-            found = kinds[extent]("dy" if extent is Extent.BITS else leading)
-        else:
-            half = call.tensors[leading] is Extent.HALVES
-            found = unlike("a half of x" if half else leading)
-        for bad in found:
-            yield name, bad
+        for bad in unsuited(call, name, extent):
+            yield call, name, bad
+
+
+def unsuited(call: Call, name: str, extent: Extent) -> list[Bad]:
+    leading = call.leading
+    is_half = extent is Extent.HALVES
+    if name == leading:
+        needs_last = [] if call.takes_scalars else NEEDS_LAST
+        return UNSUITED + (OF_HALVES if is_half else []) + needs_last
+    if name in ("loc", "scale"):
+        of_dtype = [] if extent is Extent.NUMBER else no_parameter(leading)
+        return of_dtype + (NO_SCALE if name == "scale" else [])
+    if extent in KINDS:
+        return KINDS[extent]("dy" if extent is Extent.BITS else leading)
+    return no_elements("a half of x" if call.tensors[leading] is Extent.HALVES else leading)

@@ -1,17 +1,16 @@
-"""Calls that hypothesis draws: operator, gate, dtype, shape, layouts and numbers."""
+"""Random calls, drawn by Hypothesis: operator, gate, dtype, shape, layouts and numbers."""
 
 import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, SearchStrategy
 from torch import Tensor
 
-from gelu_kernels.operators.types import Extent
 from tests.calls import DTYPES, Call, Make, Sample, Shape, normal, positive
 from tests.layouts import LAYOUTS
 from tests.oracles import error_bounds
 
-# Numbers: of four spreads, and in some cases one of these in the place of some. The tail is where
-# the gates' values underflow.
+# Numbers have one of these spreads; in some calls one special number takes the place of some. With
+# the widest the gates' values underflow.
 
 SPREADS = st.sampled_from([0.01, 1.0, 3.0, 30.0])
 
@@ -39,11 +38,6 @@ SHAPES = st.one_of(
 )
 
 
-def takes_scalars(call: Call) -> bool:
-    extents = {*call.tensors.values(), *call.op.outputs.values()}
-    return not extents & {Extent.COLUMNS, Extent.ROWS, Extent.HALVES}
-
-
 ALL_LAYOUTS = st.sampled_from([*LAYOUTS])
 # PyTorch gives a tangent the strides of its tensor: where elements share memory, tangents do too.
 WITHOUT_OVERLAP = st.sampled_from([n for n in LAYOUTS if not n.startswith(("one", "overlapping"))])
@@ -61,7 +55,7 @@ def draw_sample(
     gate = data.draw(st.sampled_from(call.gates))
     dtype = data.draw(st.sampled_from(dtypes))
     shape = data.draw(shapes)
-    if not shape and not takes_scalars(call):
+    if not shape and not call.takes_scalars:
         shape = (1,)
     spread = data.draw(SPREADS)
     # torch.manual_seed, which looks for GPUs, would take as long as the call.

@@ -1,7 +1,7 @@
 """Bad input: a Python exception that names the operator and the argument, by every route."""
 
 import re
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -11,13 +11,20 @@ from torch import Tensor
 from gelu_kernels.operators.table import PUBLIC
 from gelu_kernels.operators.types import PublicOperator
 from tests.calls import CALLS, CORE_CALLS, PUBLIC_CALLS, Call
+from tests.cases import each
 from tests.contracts.bad_inputs import SHAPE, Bad, bad_inputs
 from tests.devices import BACKENDS, kernels_for
 
-CASES = [(call, argument, bad) for call in CALLS for argument, bad in bad_inputs(call)]
+Case = tuple[Call, str, Bad]
+
+CASES = [case for call in CALLS for case in bad_inputs(call)]
+# One for each argument: where they are checked is the same for all that is wrong with it.
 FIRST = list(
     {(call, argument): (call, argument, bad) for call, argument, bad in CASES[::-1]}.values()
 )
+
+SELECTED = [call for call in CALLS if call.takes_gate]
+ANY_ERROR = (TypeError, ValueError, RuntimeError)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Sparse CSR tensor support"),
@@ -32,91 +39,98 @@ def with_bad(call: Call, argument: str, bad: Bad, device: str = "cpu") -> list[T
     return [t if t.is_meta else t.to(device) for t in given.values()]
 
 
-def expected(call: Call, argument: str, bad: Bad) -> dict:
+def expected(call: Call, argument: str, bad: Bad) -> tuple[object, str]:
+    """The type of the exception, and its message."""
     # A core operator that is made of another may speak of that one.
     op = f"gelu_kernels::{call.op.name.removesuffix('_bias').removesuffix('_weight')}"
     if bad.is_dispatched and not isinstance(call.op, PublicOperator):
-        return {"expected_exception": (NotImplementedError, bad.error), "match": op}
-    message = f"{op}(_bias|_weight)?: {bad.about(argument)}"
-    return {"expected_exception": bad.error, "match": message}
+        return (NotImplementedError, bad.error), op
+    return bad.error, f"{op}(_bias|_weight)?: {bad.about(argument)}"
 
 
-def ids(value: object) -> str:
-    return str(value)
+def raises(*case: object) -> AbstractContextManager:
+    error, message = expected(*case)
+    return pytest.raises(error, match=message)
 
 
-@pytest.mark.parametrize("call, argument, bad", CASES, ids=ids)
-def test_bad_input(call: Call, argument: str, bad: Bad) -> None:
-    tensors = with_bad(call, argument, bad)
+def recorded(t: Tensor) -> Tensor:
+    return t.clone().requires_grad_() if t.is_floating_point() and not t.is_sparse else t
+
+
+@each(case=CASES)
+def test_bad_input(case: Case) -> None:
+    call, *_ = case
+    tensors = with_bad(*case)
     for route in (call, call.through_torch):
         for mode in (nullcontext, torch.no_grad, torch.inference_mode):
-            with mode(), pytest.raises(**expected(call, argument, bad)):
+            with mode(), raises(*case):
                 route(*tensors)
-        recorded = [
-            t.clone().requires_grad_() if t.is_floating_point() and not t.is_sparse else t
-            for t in tensors
-        ]
-        with pytest.raises(**expected(call, argument, bad)):
-            route(*recorded)
+        with raises(*case):
+            route(*map(recorded, tensors))
 
 
-@pytest.mark.parametrize("call, argument, bad", [c for c in CASES if c[2].has_meta], ids=ids)
-def test_bad_input_on_meta(call: Call, argument: str, bad: Bad) -> None:
-    with pytest.raises(**expected(call, argument, bad)):
-        call(*with_bad(call, argument, bad, "meta"))
+@each(case=[case for case in CASES if case[2].has_meta])
+def test_bad_input_on_meta(case: Case) -> None:
+    with raises(*case):
+        case[0](*with_bad(*case, "meta"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)
-def test_bad_input_on_every_backend(call: Call, argument: str, bad: Bad, backend: str) -> None:
+@each(case=FIRST)
+def test_bad_input_on_every_backend(case: Case, backend: str) -> None:
+    call, _, bad = case
     with kernels_for(backend) as device:
-        tensors = with_bad(call, argument, bad, device)
+        tensors = with_bad(*case, device)
         if device == "cuda" and not bad.has_meta:
             call(*tensors)  # to see the value, it would have to wait for the GPU
         else:
-            with pytest.raises(**expected(call, argument, bad)):
+            with raises(*case):
                 call(*tensors)
 
 
-@pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)
-def test_bad_input_under_vmap(call: Call, argument: str, bad: Bad) -> None:
+@each(case=FIRST)
+def test_bad_input_under_vmap(case: Case) -> None:
+    call, argument, bad = case
     if call.op.family == "gate" and call in CORE_CALLS and "bias" in call.tensors:
-        pytest.skip("the sum with a batched bias is PyTorch's, and so are its errors")
-    tensors = with_bad(call, argument, bad)
-    dims = [0 if t.is_floating_point() or name == argument else None for name, t in
-            zip(call.tensors, tensors, strict=True)]  # fmt: skip
-    batched = [t if d is None else torch.stack([t] * 2) for t, d in zip(tensors, dims, strict=True)]
+        return  # the sum with a batched bias is PyTorch's, and so are its errors
+    tensors, dims = with_bad(*case), []
+    for place, (name, t) in enumerate(zip(call.tensors, tensors, strict=True)):
+        is_batched = t.is_floating_point() or name == argument
+        dims.append(0 if is_batched else None)
+        tensors[place] = torch.stack([t] * 2) if is_batched else t
     without_sizes = replace(bad, message=bad.message.partition(r", \[")[0])
-    with pytest.raises(**expected(call, argument, without_sizes)):
-        torch.vmap(call, tuple(dims), randomness="same")(*batched)
+    with raises(call, argument, without_sizes):
+        torch.vmap(call, tuple(dims), randomness="same")(*tensors)
 
 
-@pytest.mark.parametrize("call, argument, bad", FIRST, ids=ids)
-def test_bad_input_under_compile(call: Call, argument: str, bad: Bad) -> None:
+@each(case=[case for case in FIRST if case[0] in PUBLIC_CALLS])
+def test_bad_input_under_compile(case: Case) -> None:
+    """Dynamo calls the kernels for meta tensors, which test_bad_input_on_meta tries one by one."""
     torch._dynamo.reset()
-    compiled = torch.compile(call.operator(), fullgraph=True, backend="eager")
-    message = expected(call, argument, bad)["match"]
+    compiled = torch.compile(case[0].operator(), fullgraph=True, backend="eager")
+    _, message = expected(*case)
     with pytest.raises(Exception, match=message):  # dynamo's own, around ours
-        compiled(*with_bad(call, argument, bad))
+        compiled(*with_bad(*case))
 
 
-@pytest.mark.parametrize("call", [c for c in PUBLIC_CALLS if len(c.tensors) > 1], ids=str)
+@each(call=[call for call in PUBLIC_CALLS if len(call.tensors) > 1])
 def test_autocast_casts_no_integers(call: Call) -> None:
     first, *others = call.inputs(SHAPE, torch.ones)
-    with (
-        torch.autocast("cpu", torch.bfloat16),
-        pytest.raises(TypeError, match=f"{call.op.name}: .* must have the dtype of x"),
-    ):
+    message = f"{call.op.name}: .* must have the dtype of x"
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(TypeError, match=message):
         call(first, *(t.int() for t in others))
 
 
-@pytest.mark.parametrize("gate", ["", "None", "Normal", "erf", "norm\0al", "é"])
-@pytest.mark.parametrize("call", [c for c in CALLS if c.takes_gate], ids=str)
+def names_of(call: Call) -> str:
+    """The operator's or its functions'."""
+    return f"({'|'.join([call.op.name, *getattr(call.op, 'functions', ())])})"
+
+
+@each(call=SELECTED, gate=["", "None", "Normal", "erf", "norm\0al", "é"])
 def test_unknown_gate(call: Call, gate: str) -> None:
     tensors = call.inputs(SHAPE, torch.ones)
-    recorded = [t.clone().requires_grad_(t.is_floating_point()) for t in tensors]
     for route in (call, call.through_torch):
-        for arguments in (tensors, recorded):
+        for arguments in (tensors, [*map(recorded, tensors)]):
             with pytest.raises(ValueError, match=f"gelu_kernels::{names_of(call)}: ") as caught:
                 route(*arguments, gate=gate)
             message = str(caught.value)
@@ -126,13 +140,14 @@ def test_unknown_gate(call: Call, gate: str) -> None:
             assert f"got '{gate.partition(chr(0))[0]}" in message
 
 
-def names_of(call: Call) -> str:
-    """The operator's or its functions'."""
-    return f"({'|'.join([call.op.name, *getattr(call.op, 'functions', ())])})"
+@each(call=SELECTED, gate=[None, 1, ["none"]])
+def test_gate_that_is_no_string(call: Call, gate: object) -> None:
+    for route in (call, call.through_torch):
+        with pytest.raises(ANY_ERROR, match=names_of(call)):
+            route(*call.inputs(SHAPE, torch.ones), gate=gate)
 
 
-@pytest.mark.parametrize("bad", [1, 1.0, [1.0], "x", object()], ids=lambda bad: type(bad).__name__)
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@each(call=CALLS, bad=[1, 1.0, [1.0], "x", object()])
 def test_no_tensor(call: Call, bad: object) -> None:
     for place, name in enumerate(call.tensors):
         if name in ("loc", "scale") and isinstance(bad, float | int) and call.op in PUBLIC:
@@ -140,13 +155,5 @@ def test_no_tensor(call: Call, bad: object) -> None:
         tensors: list = call.inputs(SHAPE, torch.ones)
         tensors[place] = bad
         for route in (call, call.through_torch):
-            with pytest.raises((TypeError, ValueError, RuntimeError), match=names_of(call)):
+            with pytest.raises(ANY_ERROR, match=names_of(call)):
                 route(*tensors)
-
-
-@pytest.mark.parametrize("gate", [None, 1, ["none"]], ids=repr)
-@pytest.mark.parametrize("call", [c for c in CALLS if c.takes_gate], ids=str)
-def test_gate_that_is_no_string(call: Call, gate: object) -> None:
-    for route in (call, call.through_torch):
-        with pytest.raises((TypeError, ValueError, RuntimeError), match=names_of(call)):
-            route(*call.inputs(SHAPE, torch.ones), gate=gate)

@@ -1,8 +1,8 @@
-"""Random calls by the thousand: hypothesis chooses operator, gate, dtype, shape, layouts, numbers
-and mode; the reference in float64 judges.
+"""Thousands of random calls: Hypothesis draws operator, gate, dtype, shape, layouts, numbers and
+mode, and the results are compared with the reference in float64.
 
-GELU_KERNELS_FUZZ=10 runs ten times as many. A failure prints what makes it again: the smallest case
-that hypothesis finds, and a decorator; `--hypothesis-seed` repeats a run.
+GELU_KERNELS_FUZZ=10 runs ten times as many. A failure prints the smallest failing case and a
+decorator that reproduces it; `--hypothesis-seed` repeats a run.
 """
 
 import os
@@ -19,14 +19,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tests import bits
-from tests.calls import (
-    CALLS,
-    PUBLIC_CALLS,
-    SEED,
-    Call,
-    Results,
-    Sample,
-)
+from tests.calls import CALLS, PUBLIC_CALLS, SEED, Call, Results, Sample
 from tests.contracts.random_calls import WITHOUT_OVERLAP, draw_sample
 from tests.oracles import error_bounds
 

@@ -1,17 +1,18 @@
-"""Derivatives of every order, in every way that PyTorch takes them, equal the reference's autograd.
+"""Derivatives of every order, in every way that PyTorch takes them, equal those of the reference.
 
-All in float64, where the reference is good to a few units in the last place.
+All in float64, where the reference is accurate to a few ULP.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
-from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp
+from torch.func import grad, jacfwd, jacrev, jvp, vjp
 
-from tests.calls import CALLS, PUBLIC_CALLS, Call, Results, Sample
+from tests.calls import CALLS, DTYPES, PUBLIC_CALLS, Call, Results, Sample, Shape, normal
+from tests.cases import each
 
 # Around zero, on both sides of the derivative's root near -0.752, and in both tails.
 POINTS = [[-8.0, -5.0, -1.3], [-0.76, -0.75, -0.3], [-1e-3, 1e-3, 0.3], [0.9, 2.3, 4.5]]
@@ -36,25 +37,12 @@ def at_points(call: Call, gate: str, device: str) -> Sample:
     return sample
 
 
-@pytest.fixture(params=[(c, g) for c in CALLS for g in c.gates], ids=lambda p: f"{p[0]}-{p[1]}")
-def sample(request: pytest.FixtureRequest, device: str) -> Sample:
-    """Every call with every gate."""
-    return at_points(*request.param, device)
+def with_last_gate(call: Call, device: str) -> Sample:
+    return at_points(call, call.gates[-1], device)
 
 
-@pytest.fixture(params=CALLS, ids=str)
-def one_gate(request: pytest.FixtureRequest, device: str) -> Sample:
-    return at_points(request.param, request.param.gates[-1], device)
-
-
-@pytest.fixture(
-    params=[(c, name) for c in PUBLIC_CALLS for name in c.floating if len(c.floating) > 1],
-    ids=lambda p: f"{p[0]}-{p[1]}",
-)
-def one_of_two(request: pytest.FixtureRequest, device: str) -> tuple[Sample, int]:
-    """And the place of one of its tensors."""
-    call, name = request.param
-    return at_points(call, call.gates[-1], device), call.floating.index(name)
+# The operands of the public operators that have several.
+ONE_OF_TWO = [(c, name) for c in PUBLIC_CALLS for name in c.floating if len(c.floating) > 1]
 
 
 def weights(like: Tensor) -> Tensor:
@@ -79,25 +67,44 @@ def assert_close(ours: object, expected: object) -> None:
     torch.testing.assert_close(ours, expected, **close)
 
 
+def derivatives(
+    f: Function, leaves: Sequence[Tensor], count: int, inputs: Sequence[Tensor] = ()
+) -> list[Results]:
+    """Of order 1, 2, ..., each of the one before, until one is constant. The inputs are the leaves
+    unless given."""
+    terms, found = floating(f)(*(inputs or leaves)), []
+    while len(found) < count and any(t.requires_grad for t in terms):
+        total = sum((t * weights(t)).sum() for t in terms)
+        terms = torch.autograd.grad(
+            total, leaves, create_graph=True, allow_unused=True, materialize_grads=True
+        )
+        found.append(terms)
+    return found
+
+
 # Numerical checks
 
 
-def test_gradcheck(one_gate: Sample) -> None:
-    if one_gate.call.op.name == "coded_forward":
-        pytest.skip("its derivative is a code, and not the slope of its values")
+@each(call=CALLS)
+def test_gradcheck(call: Call, device: str) -> None:
+    if call.op.name == "coded_forward":
+        return  # its derivative is a code, and not the slope of its values
+    sample = with_last_gate(call, device)
     assert gradcheck(
-        floating(one_gate.ours),
-        one_gate.leaves(),
+        floating(sample.ours),
+        sample.leaves(),
         check_forward_ad=True,
         check_batched_grad=True,
-        check_batched_forward_grad=not one_gate.call.is_random,  # which vmap refuses
+        check_batched_forward_grad=not sample.call.is_random,  # which vmap refuses
     )
 
 
-def test_gradgradcheck(one_gate: Sample) -> None:
+@each(call=CALLS)
+def test_gradgradcheck(call: Call, device: str) -> None:
+    sample = with_last_gate(call, device)
     assert gradgradcheck(
-        floating(one_gate.ours),
-        one_gate.leaves(),
+        floating(sample.ours),
+        sample.leaves(),
         check_fwd_over_rev=True,
         check_rev_over_rev=True,
         check_batched_grad=True,
@@ -107,42 +114,35 @@ def test_gradgradcheck(one_gate: Sample) -> None:
 # Equal to the reference
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_derivatives(sample: Sample, order: int) -> None:
-    def derivative(f: Function) -> Results:
-        inputs = sample.leaves()
-        terms = floating(f)(*inputs)
-        for _ in range(order):
-            total = sum((t * weights(t)).sum() for t in terms)
-            terms = torch.autograd.grad(
-                total, inputs, create_graph=True, allow_unused=True, materialize_grads=True
-            )
-            if not any(t.requires_grad for t in terms):  # it is linear
-                break
-        return terms
-
-    assert_close(derivative(sample.ours), derivative(sample.expected))
+@each(call=CALLS)
+def test_derivatives(call: Call, gate: str, device: str) -> None:
+    if gate not in call.gates:
+        return
+    sample = at_points(call, gate, device)
+    ours, expected = (derivatives(f, sample.leaves(), 4) for f in (sample.ours, sample.expected))
+    assert_close(ours, expected)
 
 
-def test_the_tail_has_relative_accuracy(sample: Sample) -> None:
-    if "x" not in sample.call.tensors or sample.call.op.family in ("soi", "coded"):
-        pytest.skip("has no tail")
-    named = sample.named()
+HAVE_TAILS = [c for c in CALLS if "x" in c.tensors and c.op.family not in ("soi", "coded")]
+
+
+@each(call=HAVE_TAILS)
+def test_the_tail_has_relative_accuracy(call: Call, gate: str, device: str) -> None:
+    if gate not in call.gates:
+        return
+    named = at_points(call, gate, device).named()
     named["x"] = named["x"] - 9
-    shifted = Sample(sample.call, sample.gate, list(named.values()))
-    place = sample.call.floating.index("x")
+    shifted = Sample(call, gate, list(named.values()))
+    place, count = call.floating.index("x"), len(POINTS[0])
 
-    def derivatives(f: Function) -> list[Tensor]:
+    def in_tail(f: Function) -> list[Tensor]:
         leaves = shifted.leaves()
-        t, found = f(*leaves)[0].narrow(-1, 0, len(POINTS[0])), []
-        for _ in range(2):
-            (t,) = torch.autograd.grad(t.sum(), leaves[place], create_graph=True)
-            found.append(t[..., : len(POINTS[0])])
-        return found
+        found = derivatives(lambda *t: (f(*t)[0].narrow(-1, 0, count),), [leaves[place]], 2, leaves)
+        return [dx.narrow(-1, 0, count) for (dx,) in found]
 
-    expected = derivatives(shifted.expected)
+    expected = in_tail(shifted.expected)
     assert all(t.abs().max() > 0 for t in expected)
-    torch.testing.assert_close(derivatives(shifted.ours), expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(in_tail(shifted.ours), expected, rtol=1e-9, atol=0)
 
 
 def all_of(n: int) -> tuple[int, ...]:
@@ -152,12 +152,12 @@ def all_of(n: int) -> tuple[int, ...]:
 SAME = {"randomness": "same"}
 TRANSFORMS: dict[str, Callable[[Function, int], Callable]] = {
     "grad": lambda f, n: grad(weighted(f), all_of(n)),
-    "hessian": lambda f, n: jacfwd(grad(weighted(f), all_of(n)), all_of(n), **SAME),
+    # torch.func.hessian, which takes no `randomness`.
+    "hessian": lambda f, n: jacfwd(jacrev(weighted(f), all_of(n)), all_of(n), **SAME),
     "jacrev": lambda f, n: jacrev(floating(f), all_of(n)),
     "jacfwd": lambda f, n: jacfwd(floating(f), all_of(n), **SAME),
     "reverse over forward": lambda f, n: grad(
-        lambda *t: weighted(lambda *s: (jvp(weighted(f), s, tuple(map(weights, s)))[1],))(*t),
-        all_of(n),
+        lambda *t: jvp(weighted(f), t, tuple(map(weights, t)))[1], all_of(n)
     ),
     "forward over forward": lambda f, n: jacfwd(jacfwd(weighted(f), **SAME), **SAME),
     "reverse over reverse": lambda f, n: jacrev(grad(weighted(f), all_of(n)), all_of(n)),
@@ -169,25 +169,20 @@ TRANSFORMS: dict[str, Callable[[Function, int], Callable]] = {
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-def test_function_transforms(one_gate: Sample, transform: str) -> None:
-    tensors = one_gate.floating
+@each(call=CALLS)
+def test_function_transforms(call: Call, transform: str, device: str) -> None:
+    sample = with_last_gate(call, device)
+    tensors = sample.floating
     ours, expected = (
-        TRANSFORMS[transform](f, len(tensors))(*tensors) for f in (one_gate.ours, one_gate.expected)
+        TRANSFORMS[transform](f, len(tensors))(*tensors) for f in (sample.ours, sample.expected)
     )
     assert_close(ours, expected)
 
 
-def test_hessian_is_torchs(device: str) -> None:
-    """torch.func.hessian itself, once."""
-    sample = at_points(PUBLIC_CALLS[0], PUBLIC_CALLS[0].gates[0], device)
-    ours, expected = (
-        hessian(weighted(f))(*sample.floating) for f in (sample.ours, sample.expected)
-    )
-    assert_close(ours, expected)
-
-
-def test_one_tangent_alone(one_of_two: tuple[Sample, int]) -> None:
-    sample, place = one_of_two
+@each(operand=ONE_OF_TWO)
+def test_one_tangent_alone(operand: tuple[Call, str], device: str) -> None:
+    call, name = operand
+    sample, place = with_last_gate(call, device), call.floating.index(name)
 
     def tangent(f: Function) -> Tensor:
         inputs = list(sample.floating)
@@ -198,57 +193,37 @@ def test_one_tangent_alone(one_of_two: tuple[Sample, int]) -> None:
     assert_close(tangent(sample.ours), tangent(sample.expected))
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_one_input_alone_requires_grad(one_of_two: tuple[Sample, int], order: int) -> None:
-    sample, place = one_of_two
+@each(operand=ONE_OF_TWO)
+def test_one_input_alone_requires_grad(operand: tuple[Call, str], device: str) -> None:
+    """And it alone gets a gradient."""
+    call, name = operand
+    sample, place = with_last_gate(call, device), call.floating.index(name)
 
-    def derivative(f: Function) -> Tensor:
+    def of_one(f: Function) -> list[Results]:
         inputs = [t.clone() for t in sample.floating]
-        leaf = inputs[place].requires_grad_()
-        (t,) = f(*inputs)
-        for _ in range(order):
-            if not t.requires_grad:  # it is linear
-                break
-            (t,) = torch.autograd.grad((t * weights(t)).sum(), leaf, create_graph=True)
-        return t
+        return derivatives(f, [inputs[place].requires_grad_()], 3, inputs)
 
-    assert_close(derivative(sample.ours), derivative(sample.expected))
-
-
-def test_the_input_that_does_not_require_grad_gets_none(one_of_two: tuple[Sample, int]) -> None:
-    sample, place = one_of_two
+    assert_close(of_one(sample.ours), of_one(sample.expected))
     inputs = [t.clone() for t in sample.floating]
     inputs[place].requires_grad_()
     sample.ours(*inputs)[0].sum().backward()
     assert [t.grad is not None for t in inputs] == [i == place for i in range(len(inputs))]
 
 
-@pytest.mark.parametrize("shape", [(3,), (1, 3), (2, 4, 3), (2, 1, 4, 3)], ids=str)
-@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
-def test_any_number_of_dimensions(call: Call, shape: tuple[int, ...], device: str) -> None:
-    """First and second derivatives, the latter as a gradient penalty takes them."""
-    sample = call.sample(shape, lambda *s: torch.randn(s, dtype=torch.float64, device=device))
-
-    def gradients(f: Function) -> Results:
-        inputs = sample.leaves()
-        first = torch.autograd.grad(weighted(f)(*inputs), inputs, create_graph=True)
-        penalty = sum((t**2).sum() for t in first)
-        if not penalty.requires_grad:
-            return first
-        return first + torch.autograd.grad(
-            penalty, inputs, allow_unused=True, materialize_grads=True
-        )
-
-    assert_close(gradients(sample.ours), gradients(sample.expected))
+@each(call=PUBLIC_CALLS, shape=[(3,), (1, 3), (2, 4, 3), (2, 1, 4, 3)])
+def test_any_number_of_dimensions(call: Call, shape: Shape, device: str) -> None:
+    """First and second derivatives."""
+    sample = call.sample(shape, lambda *s: normal(*s, device=device))
+    ours, expected = (derivatives(f, sample.leaves(), 2) for f in (sample.ours, sample.expected))
+    assert_close(ours, expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
+@each(call=PUBLIC_CALLS, dtype=DTYPES[1:])
 def test_gradients_have_the_dtype_of_their_inputs(
     call: Call, dtype: torch.dtype, device: str
 ) -> None:
     """With the expanded gradient that a sum's backward makes."""
-    sample = at_points(call, call.gates[-1], device)
+    sample = with_last_gate(call, device)
     sample = Sample(call, sample.gate, [t.to(dtype) for t in sample.tensors])
     ours, expected = sample.leaves(), sample.leaves(torch.float64)
     sample.ours(*ours)[0].sum().backward()

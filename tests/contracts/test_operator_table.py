@@ -1,21 +1,20 @@
 """The table of operators says of each what a schema cannot, and each has all its kernels."""
 
 import inspect
+from itertools import product
 
-import pytest
 import torch
 from torch import Tensor
+from torch._library.simple_registry import singleton
+from torch.distributed.tensor import DTensor
 
 from gelu_kernels import _C, backend, functional
 from gelu_kernels.operators.table import CORE, LINEAR, OTHERS, PUBLIC, QUANTIZED
 from gelu_kernels.operators.types import Operator
-from tests.calls import CALLS, CORE_CALLS, Call, normal
+from tests.calls import CALLS, CORE_CALLS, Call, Shape, normal
+from tests.cases import each
 
-has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-core_operators = pytest.mark.parametrize("op", (*CORE, *QUANTIZED), ids=lambda op: op.name)
-WITH_LINEAR, QUANTISING = (
-    {op.name for op in OTHERS if op.family == family} for family in ("linear", "quantized")
-)
+WITH_KERNELS = (*CORE, *QUANTIZED)
 
 
 def test_every_operator_is_in_the_table() -> None:
@@ -23,7 +22,7 @@ def test_every_operator_is_in_the_table() -> None:
     names = torch._C._dispatch_get_all_op_names()
     defined = {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
     # The operator of a part of a DTensor is defined with the rules for DTensor.
-    listed = {op.name for op in (*CORE, *PUBLIC, *QUANTIZED, *LINEAR, *OTHERS)}
+    listed = {op.name for op in (*WITH_KERNELS, *PUBLIC, *LINEAR, *OTHERS)}
     assert defined - {"draw_shard", "draw_seed", "random_seed"} == listed
 
 
@@ -37,57 +36,42 @@ def test_every_core_operator_is_of_a_public_one() -> None:
 def test_every_function_is_of_a_public_operator() -> None:
     functions = {name for name, _ in inspect.getmembers(functional, inspect.isfunction)}
     quantising = {name for name in functions if "quantize" in name}
+    others = {"linear": set(), "quantized": set()}
+    for op in OTHERS:
+        others[op.family].add(op.name)
     listed = {name for row in PUBLIC for name in row.functions}
-    assert functions - quantising == listed | WITH_LINEAR
-    assert quantising >= QUANTISING
+    assert functions - quantising == listed | others["linear"]
+    assert quantising >= others["quantized"]
 
 
-@core_operators
-@pytest.mark.parametrize("key", ["CPU", "Meta", "Autograd", "FuncTorchBatched"])
-def test_kernels(op: Operator, key: str) -> None:
-    assert has_kernel(f"gelu_kernels::{op.name}", key)
+def test_kernels() -> None:
+    """For every device and for Triton."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    keys = ["CPU", "Meta", "Autograd", "FuncTorchBatched"]
+    keys += ["CUDA"] if "cuda" in _C.build_info() else []
+    for op, key in product(WITH_KERNELS, keys):
+        assert has_kernel(f"gelu_kernels::{op.name}", key), (op.name, key)
+    assert {op.name for op in WITH_KERNELS} <= {*backend.TRITON}
 
 
-@core_operators
-@pytest.mark.skipif("cuda" not in _C.build_info(), reason="needs a build with nvcc")
-def test_cuda_kernels(op: Operator) -> None:
-    assert has_kernel(f"gelu_kernels::{op.name}", "CUDA")
+def test_rules_for_dtensor() -> None:
+    strategies = DTensor._op_dispatcher.sharding_propagator.op_strategy_funcs
+
+    def has_rule(op: Operator) -> bool:
+        rules = singleton.find(f"gelu_kernels::{op.name}").torch_dispatch_rules
+        return op.overload in strategies or bool(rules._data)
+
+    assert not [op.name for op in (*WITH_KERNELS, *LINEAR) if not has_rule(op)]
 
 
-@core_operators
-def test_triton_kernels(op: Operator) -> None:
-    assert op.name in backend.TRITON
-
-
-@pytest.mark.parametrize("op", (*CORE, *QUANTIZED, *LINEAR), ids=lambda op: op.name)
-def test_rules_for_dtensor(op: Operator) -> None:
-    from torch.distributed.tensor import DTensor
-
-    propagator = DTensor._op_dispatcher.sharding_propagator
-    has_strategy = op.overload in propagator.op_strategy_funcs
-    assert has_strategy or op.overload in rules_that_dispatch()
-
-
-def rules_that_dispatch() -> set:
-    from torch._library.simple_registry import singleton
-
-    found = set()
-    for op in CORE:
-        entry = singleton.find(f"gelu_kernels::{op.name}")
-        if entry.torch_dispatch_rules._data:
-            found.add(op.overload)
-    return found
-
-
-@pytest.mark.parametrize("call", CALLS, ids=str)
-@pytest.mark.parametrize("y", [(6,), (3, 4), (2, 3, 4)], ids=str)
-def test_extents(call: Call, y: tuple[int, ...]) -> None:
+@each(call=CALLS, y=[(6,), (3, 4), (2, 3, 4)])
+def test_extents(call: Call, y: Shape) -> None:
     results = call(*call.inputs(y, normal))
     for extent, result in zip(call.op.outputs.values(), results, strict=True):
         assert result.shape == extent.shape(y)
 
 
-@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+@each(call=CORE_CALLS)
 def test_what_it_is_linear_in(call: Call) -> None:
     """And in no other."""
     one, other = (call.inputs((5, 6), normal) for _ in range(2))
@@ -108,7 +92,7 @@ def test_what_it_is_linear_in(call: Call) -> None:
         assert is_linear == (name in call.op.linear(call.numbers)), name
 
 
-@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+@each(call=CORE_CALLS)
 def test_bytes_moved(call: Call) -> None:
     """Of each tensor that it reads and writes, once, but for one number."""
     y = (16, 8)

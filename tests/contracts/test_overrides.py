@@ -1,11 +1,12 @@
 """What stands between a caller and an operator: function modes and subclasses of Tensor."""
 
-import pytest
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from tests.calls import PUBLIC_CALLS, SEED, Call
+from tests.calls import PUBLIC_CALLS, Call
+from tests.cases import each
+from tests.everything import sample_of
 
 close = {"rtol": 2e-6, "atol": 2e-6}
 
@@ -29,26 +30,23 @@ class Tagged(Tensor):
         return super().__torch_function__(function, types, args, kwargs)
 
 
-@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
+@each(call=PUBLIC_CALLS)
 def test_a_function_mode_sees_the_operator(call: Call, device: str) -> None:
-    sample = call.sample((6, 4), lambda *s: torch.randn(s, device=device), call.gates[-1])
-    torch.manual_seed(SEED)
+    sample = sample_of(call, device)
     with Log() as log:
-        (y,) = call(*sample.tensors, gate=sample.gate)
+        (y,) = sample.ours_of_all(*sample.tensors)
     assert log.calls == [f"gelu_kernels.{call.op.name}"]
     torch.testing.assert_close(y.double(), sample.expected()[0], **close)
 
 
-@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
+@each(call=PUBLIC_CALLS)
 def test_a_subclass_keeps_its_type(call: Call, device: str) -> None:
     """Whichever argument is of it."""
-    sample = call.sample((6, 4), lambda *s: torch.randn(s, device=device), call.gates[-1])
-    for place, t in enumerate(sample.tensors):
-        tensors = list(sample.tensors)
-        tensors[place] = t.as_subclass(Tagged)
+    sample = sample_of(call, device)
+    for name in call.tensors:
+        tensors = [t.as_subclass(Tagged) if n == name else t for n, t in sample.named().items()]
         Tagged.seen.clear()
-        torch.manual_seed(SEED)
-        (y,) = call(*tensors, gate=sample.gate)
-        assert type(y) is Tagged
-        assert Tagged.seen == [f"gelu_kernels.{call.op.name}"]
+        (y,) = sample.ours_of_all(*tensors)
+        assert type(y) is Tagged, name
+        assert Tagged.seen == [f"gelu_kernels.{call.op.name}"], name
         torch.testing.assert_close(y.as_subclass(Tensor).double(), sample.expected()[0], **close)

@@ -1,4 +1,4 @@
-"""What the results of any call may be off by, and how they are judged beside float64.
+"""The largest error that a result of any call may have, and the comparison with float64.
 
 The bounds are those of the table of operators (CoreOperator.ulp, ulp_of_16_bits) and of docs/, for
 a unit in the last place, which is at most eps of a number. They are relative to the size of a
@@ -17,19 +17,18 @@ from tests.calls import Call, Results, Sample
 
 SUMS = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER
 
-# Of the roundings of a sum in blocks, as test_bias_gradient.py has them: of at most so many terms
-# in a block, and of so many blocks.
+# The roundings of a sum over blocks of rows, then over the blocks: see test_bias_gradient.py.
 DEPTH = 256 + 80
 
-# What the references lose in float64: a part of a number in its tail, and a part of the terms where
-# they cancel.
+# The errors of the references in float64, relative to a number in its tail, and to terms that
+# cancel.
 REFERENCE, REFERENCE_OF_TERMS = 1e-12, 1e-14
 
-# Of the formulas in float32, under a result in 16 bits: of a sum's terms (test_cdf.py); and of a
-# derivative, in parts of what its rounding would cost (test_bias_gradient.py).
+# The errors of the float32 formulas behind a 16-bit result: relative to the terms of a sum
+# (test_cdf.py), and of a derivative in units of its rounding error (test_bias_gradient.py).
 FLOAT32, DERIVATIVE = 2.0**-20, 1 / 16
 
-# Of x/scale and of z, which multiply a density in cdf_gate: the largest of the fuzzing.
+# The largest x/scale and z of the fuzzing, which multiply a density in cdf_gate.
 LARGEST_Z = 256.0
 
 
@@ -43,7 +42,7 @@ class Expected:
 
 
 def precision(dtype: torch.dtype) -> torch.dtype:
-    """In which the kernels compute."""
+    """The dtype in which the kernels compute."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
@@ -66,7 +65,7 @@ def operands(sample: Sample) -> dict[str, Tensor]:
 
 
 def of_results(sample: Sample) -> list[Expected]:
-    """Of a call, and the bits and codes as they are."""
+    """The results of a call; masks and codes must be equal."""
     t = operands(sample)
     if "dy" in t:
         t["dy"].requires_grad_()
@@ -79,7 +78,7 @@ def of_results(sample: Sample) -> list[Expected]:
 
 
 def of_gradients(sample: Sample, dy: Tensor) -> list[Expected]:
-    """With respect to each operand of a public operator."""
+    """The gradients of each operand of a public operator."""
     t = {name: operand.requires_grad_() for name, operand in operands(sample).items()}
     (y,) = sample.expected(*t.values())
     wide = dy.detach().double().requires_grad_()
@@ -154,7 +153,7 @@ def tolerance(
 
 
 def largest_factor(sample: Sample) -> float:
-    """Of what a gate's value or derivative is multiplied with."""
+    """The largest number that multiplies a gate's value or derivative."""
     found = 4.0  # of 1/(1 - p), 1/scale and up_offset
     for name, t in zip(sample.call.floating, sample.floating, strict=True):
         if t.numel() and (name not in ("x", "bias", "loc", "scale") or sample.call.op.halves):

@@ -1,4 +1,4 @@
-"""Far out, at zero, and among the subnormal numbers: every gate, dtype and order of derivative.
+"""Infinities, huge numbers, zeros and subnormal numbers, for every gate, dtype and derivative.
 
 g(inf) = inf, g(-inf) = -0 or, of the Cauchy gate, -1/pi; g'(inf) = 1, g'(-inf) = 0, g''(+-inf) = 0,
 g(-0) = -0, g(+0) = +0, NaN gives NaN, and nothing else does. Near zero g(x) = x/2, g'(x) = 1/2,
@@ -79,7 +79,7 @@ def nan_gives_nan(gate: str, order: int, dtype: torch.dtype, device: str) -> Non
 
 
 def subnormals_are_kept(gate: str, dtype: torch.dtype, device: str) -> None:
-    """Results near x/2, to one unit of the subnormals; nothing here flushes them to zero."""
+    """Results near x/2 are exact, and nothing flushes subnormal numbers to zero."""
     denormal = torch.tensor(torch.finfo(dtype).smallest_normal, dtype=dtype) / 2
     assert denormal > 0, "this process flushes subnormal numbers to zero"
     smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
@@ -93,8 +93,8 @@ def subnormals_are_kept(gate: str, dtype: torch.dtype, device: str) -> None:
 
 
 def subnormal_results_in_the_tail(gate: str, dtype: torch.dtype, device: str) -> None:
-    """Down the left tail the value passes through the subnormal numbers; it does not skip them. Of
-    the Cauchy gate it is the derivative that does."""
+    """In the left tail the value passes through the subnormal numbers, as does the derivative of
+    the Cauchy gate."""
     tiny = torch.finfo(dtype).smallest_normal
     if gate == "cauchy":
         x = -torch.logspace(0, math.log2(CAUCHY_END[dtype]), 4096, base=2, dtype=torch.float64)

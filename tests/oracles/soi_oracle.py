@@ -101,13 +101,13 @@ def kept(
 
 
 def kept_words(x: Tensor, gate: str) -> np.ndarray:
-    """How many of the 2^32 words keep x: the least ones."""
+    """How many of the 2^32 words keep x; they are the smallest."""
     thresholds = _C.soi_thresholds(x.float(), gate).numpy()
     return np.where((x <= 0).numpy(), thresholds, 2**32 - thresholds)
 
 
 def quantile(gate: str, words: np.ndarray) -> Tensor:
-    """float32 numbers that so many words keep, but for a float32's spacing, by bisection."""
+    """The float32 numbers that so many words keep, to a float32's spacing, by bisection."""
     low, high = torch.full((2, len(words)), 2.0**32)
     low = -low
     for _ in range(100):
@@ -130,7 +130,7 @@ def select(m: Tensor, t: Tensor) -> Tensor:
 def expected(
     x: Tensor, bias: Tensor | None, seed: int, gate: str, *index: int, **parameters: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What soi_forward gives; with loc and scale, soi_cdf_forward."""
+    """The results of soi_forward or, with loc and scale, of soi_cdf_forward."""
     m = kept(x, bias, seed, gate, *index, **parameters)
     real = torch.float64 if x.dtype == torch.float64 else torch.float32
     total = x if bias is None else (x.to(real) + bias.to(real)).to(x.dtype)

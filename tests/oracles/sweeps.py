@@ -99,24 +99,21 @@ def points(gate: str, dtype: torch.dtype) -> Tensor:
 
 
 def mpmath_sweep(gate: str, order: int, dtype: torch.dtype, device: str) -> Largest:
+    """Errors of the second derivative are in ULP of |2 F'| + |x F''|, the magnitudes of its terms:
+    they are relative errors except near the roots of g'', where the terms cancel."""
     x = points(gate, dtype)
     expected = [oracle.exact(gate, order, value) for value in x.tolist()]
+    magnitude = None
+    if order == SECOND_DERIVATIVE:
+        magnitude = [oracle.second_derivative_terms(gate, value) for value in x.tolist()]
     largest = Largest()
     y = oracle.evaluate(gate, order, x.to(device))
-    largest.update(oracle.exact_ulp_errors(y, expected), x.double().numpy())
+    largest.update(oracle.exact_ulp_errors(y, expected, magnitude), x.double().numpy())
     return largest
 
 
 def second_derivative_sweep(gate: str, dtype: torch.dtype, device: str) -> Largest:
-    """In units of the last place of the sum of its two terms' magnitudes, 2 F' and x F''. That is a
-    relative error but near the roots of g'', where the terms cancel."""
-    x = points(gate, dtype)
-    expected = [oracle.exact(gate, SECOND_DERIVATIVE, value) for value in x.tolist()]
-    magnitude = [oracle.second_derivative_terms(gate, value) for value in x.tolist()]
-    largest = Largest()
-    y = oracle.evaluate(gate, SECOND_DERIVATIVE, x.to(device))
-    largest.update(oracle.exact_ulp_errors(y, expected, magnitude), x.double().numpy())
-    return largest
+    return mpmath_sweep(gate, SECOND_DERIVATIVE, dtype, device)
 
 
 def product_sweep(gate: str, dtype: torch.dtype, device: str) -> Largest:
