@@ -1,4 +1,4 @@
-// A kernel with each fault that test_sass.py looks for, and one without any.
+// A kernel with each fault that test_machine_code.py looks for, and one without any.
 #include <cstdint>
 
 __device__ uint4 add(uint4 a, uint4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
@@ -18,33 +19,31 @@ DEVICES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "architecture, expected",
-    {
-        "80-real": [(8, 0), (8, 6), (8, 9)],
-        "86-real": [(8, 6), (8, 9)],
-        "87-real": [(8, 7)],
-        "90-real": [(9, 0)],
-        "90a-real": [(9, 0)],
-        "90a": [(9, 0)],
-        "100-real": [(10, 0), (10, 3)],
-        "100f-real": [(10, 0), (10, 3)],
-        "100f": [(10, 0), (10, 3)],
-        "103-real": [(10, 3)],
-        "110-real": [(11, 0)],
-        "120-real": [(12, 0), (12, 1)],
-        "120a-real": [(12, 0)],
-        "120": [(12, 0), (12, 1)],
-        "100-virtual": DEVICES[9:],
-        "75": DEVICES[3:],
-        "native": DEVICES,
-    }.items(),
-)
-def test_where_code_runs(architecture: str, expected: list[backend.Capability]) -> None:
-    assert [c for c in DEVICES if backend.runs_on(architecture, c)] == expected
+RUNS_ON = {
+    "80-real": [(8, 0), (8, 6), (8, 9)],
+    "86-real": [(8, 6), (8, 9)],
+    "87-real": [(8, 7)],
+    "90-real": [(9, 0)],
+    "90a-real": [(9, 0)],
+    "90a": [(9, 0)],
+    "100-real": [(10, 0), (10, 3)],
+    "100f-real": [(10, 0), (10, 3)],
+    "100f": [(10, 0), (10, 3)],
+    "103-real": [(10, 3)],
+    "110-real": [(11, 0)],
+    "120-real": [(12, 0), (12, 1)],
+    "120a-real": [(12, 0)],
+    "120": [(12, 0), (12, 1)],
+    "100-virtual": DEVICES[9:],
+    "75": DEVICES[3:],
+    "native": DEVICES,
+}
 
 
-def test_ptx_runs_on_what_is_still_to_come() -> None:
+def test_where_code_runs() -> None:
+    """PTX also runs on what is still to come."""
+    found = {name: [c for c in DEVICES if backend.runs_on(name, c)] for name in RUNS_ON}
+    assert found == RUNS_ON
     assert backend.runs_on("120", (13, 0))
     assert not backend.runs_on("120-real", (13, 0))
 
@@ -62,11 +61,10 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("case", CHOICES)
-def test_choice(case: str) -> None:
+def test_choice() -> None:
     """Where no kernels would do, those in CUDA C++ stay, as their error names the remedy."""
-    *given, expected = CHOICES[case]
-    assert backend.choose(*given) == expected
+    found = {case: backend.choose(*given) for case, (*given, _) in CHOICES.items()}
+    assert found == {case: expected for case, (*_, expected) in CHOICES.items()}
 
 
 class Machine:
@@ -97,20 +95,18 @@ class Machine:
             call()
 
 
-@pytest.mark.parametrize("wanted", ["", "cuda", "triton"])
-@pytest.mark.parametrize("capability", [(7, 5), (9, 0)])
-def test_the_gpus_are_asked_for_when_cuda_is_initialised(
-    wanted: str, capability: backend.Capability, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(backend.VARIABLE, wanted)
-    machine = Machine(monkeypatch.setattr, capability)
-    backend.register()
-    assert machine.keys == ({"CUDA", "XPU"} if wanted == "triton" else {"XPU"})
-    assert not machine.was_asked
-    machine.initialise()
-    has_triton = wanted == "triton" or (wanted == "" and capability == (7, 5))
-    assert machine.keys == ({"CUDA", "XPU"} if has_triton else {"XPU"})
-    assert backend.for_nvidia() == ("triton" if has_triton else "cuda")
+def test_the_gpus_are_asked_for_when_cuda_is_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wanted, capability in product(["", "cuda", "triton"], [(7, 5), (9, 0)]):
+        case = wanted, capability
+        monkeypatch.setenv(backend.VARIABLE, wanted)
+        machine = Machine(monkeypatch.setattr, capability)
+        backend.register()
+        assert machine.keys == ({"CUDA", "XPU"} if wanted == "triton" else {"XPU"}), case
+        assert not machine.was_asked, case
+        machine.initialise()
+        has_triton = wanted == "triton" or (wanted == "" and capability == (7, 5))
+        assert machine.keys == ({"CUDA", "XPU"} if has_triton else {"XPU"}), case
+        assert backend.for_nvidia() == ("triton" if has_triton else "cuda"), case
 
 
 def test_a_gpu_of_amd(monkeypatch: pytest.MonkeyPatch) -> None:

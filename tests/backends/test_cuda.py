@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from threading import Timer
 
 import pytest
@@ -36,11 +37,6 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
-@pytest.fixture(params=CORE_CALLS, ids=str)
-def call(request: pytest.FixtureRequest) -> Call:
-    return request.param
-
-
 def tensors(
     call: Call,
     rows: int = 1000,
@@ -51,20 +47,24 @@ def tensors(
     return call.inputs((rows, columns), lambda *s: torch.randn(s, device=device).to(dtype))
 
 
-def assert_same_bits(ours: Results, expected: Results) -> None:
-    for a, b in zip(ours, expected, strict=True):
-        assert bits.differing(a, b) == 0
+def are_same(ours: Results, expected: Results) -> bool:
+    return all(bits.differing(a, b) == 0 for a, b in zip(ours, expected, strict=True))
 
 
-@pytest.mark.parametrize("columns", [520, 1031])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_large_tensors_have_the_bits_of_the_cpu(
-    call: Call, dtype: torch.dtype, columns: int
-) -> None:
+def test_large_tensors_have_the_bits_of_the_cpu() -> None:
     """The rest is in test_same_bits.py."""
-    inputs = tensors(call, 5000, columns, dtype=dtype)
-    expected = call(*(t.cpu() for t in inputs))
-    assert_same_bits(tuple(t.cpu() for t in call(*inputs)), expected)
+    wrong = []
+    for case in product(CORE_CALLS, DTYPES, (520, 1031)):
+        call, dtype, columns = case
+        inputs = tensors(call, 5000, columns, dtype=dtype)
+        expected = call(*(t.cpu() for t in inputs))
+        if not are_same(tuple(t.cpu() for t in call(*inputs)), expected):
+            wrong.append(case)
+    assert not wrong, named(wrong)
+
+
+def named(cases: list[tuple]) -> list[str]:
+    return [", ".join(map(str, case)) for case in cases]
 
 
 @pytest.fixture
@@ -74,16 +74,16 @@ def deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_bits_are_those_of_every_run(
-    call: Call, dtype: torch.dtype, deterministic: None
-) -> None:
+def test_the_bits_are_those_of_every_run(deterministic: None) -> None:
     """In this mode torch fills new tensors with NaN: a place that no kernel writes is seen too."""
-    inputs = tensors(call, 5000, 1031, dtype=dtype)
-    first = call(*inputs)
-    assert not any(t.isnan().any() for t in first if t.is_floating_point())
-    for _ in range(5):
-        assert_same_bits(call(*inputs), first)
+    wrong = []
+    for call, dtype in product(CORE_CALLS, DTYPES):
+        inputs = tensors(call, 5000, 1031, dtype=dtype)
+        first = call(*inputs)
+        has_nan = any(t.isnan().any() for t in first if t.is_floating_point())
+        if has_nan or not all(are_same(call(*inputs), first) for _ in range(5)):
+            wrong.append((call, dtype))
+    assert not wrong, named(wrong)
 
 
 # Streams and graphs
@@ -106,7 +106,12 @@ def held(stream: torch.cuda.Stream) -> Iterator[Tensor]:
         stream.synchronize()
 
 
-def test_work_waits_for_the_current_stream(call: Call) -> None:
+def test_work_waits_for_the_current_stream() -> None:
+    for call in CORE_CALLS:
+        check_current_stream(call)
+
+
+def check_current_stream(call: Call) -> None:
     inputs = tensors(call)
     expected = call(*inputs)
     place = list(call.tensors).index(call.leading)
@@ -120,11 +125,16 @@ def test_work_waits_for_the_current_stream(call: Call) -> None:
             late[place].copy_(inputs[place])
             results = call(*late)
             torch.cuda.default_stream().synchronize()  # work sent there instead has read NaN
-            assert not released.item(), "the call waited for the GPU"
-    assert_same_bits(results, expected)
+            assert not released.item(), f"{call} waited for the GPU"
+    assert are_same(results, expected), call
 
 
-def test_work_waits_for_no_other_stream(call: Call) -> None:
+def test_work_waits_for_no_other_stream() -> None:
+    for call in CORE_CALLS:
+        check_other_stream(call)
+
+
+def check_other_stream(call: Call) -> None:
     inputs = tensors(call)
     expected = call(*inputs)
     stream = torch.cuda.Stream()
@@ -134,8 +144,8 @@ def test_work_waits_for_no_other_stream(call: Call) -> None:
         with held(torch.cuda.default_stream()) as released:
             results = call(*inputs)
             stream.synchronize()
-            assert not released.item(), "the default stream was waited for"
-    assert_same_bits(results, expected)
+            assert not released.item(), f"{call} waited for the default stream"
+    assert are_same(results, expected), call
 
 
 def captured(
@@ -167,11 +177,12 @@ def check_replays(call: Callable[..., Results], inputs: list[Tensor]) -> None:
                 t.normal_()
         expected = call(*inputs)
         graph.replay()
-        assert_same_bits(results, expected)
+        assert are_same(results, expected), call
 
 
-def test_graphs(call: Call) -> None:
-    check_replays(call, tensors(call))
+def test_graphs() -> None:
+    for call in CORE_CALLS:
+        check_replays(call, tensors(call))
 
 
 def test_a_training_step_in_a_graph() -> None:
@@ -234,7 +245,7 @@ def test_compiled_into_graphs() -> None:
         for _ in range(4):  # a warm-up, a capture, replays
             x, bias = torch.randn(64, 520, device="cuda"), torch.randn(520, device="cuda")
             torch.compiler.cudagraph_mark_step_begin()
-            assert_same_bits((compiled(x, bias),), (functional.bias_gelu(x, bias),))
+            assert bits.differing(compiled(x, bias), functional.bias_gelu(x, bias)) == 0
 
 
 # Devices
@@ -247,56 +258,61 @@ def current_context() -> int | None:
     return context.value
 
 
-def test_the_current_context_stays(call: Call) -> None:
-    inputs = tensors(call)
-    before = current_context()
-    call(*inputs)
-    assert before is not None
-    assert current_context() == before
+def test_the_current_context_stays() -> None:
+    for call in CORE_CALLS:
+        inputs = tensors(call)
+        before = current_context()
+        call(*inputs)
+        assert before is not None
+        assert current_context() == before, call
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_another_device_than_the_current_one(call: Call) -> None:
-    inputs = tensors(call)
-    expected = call(*inputs)
-    elsewhere = [t.to("cuda:1") for t in inputs]
-    before = current_context()
-    results = call(*elsewhere)
-    assert current_context() == before
-    assert torch.cuda.current_device() == 0
-    assert all(t.device.index == 1 for t in results)
-    assert_same_bits(tuple(t.to("cuda:0") for t in results), expected)
-    assert_same_bits(call(*inputs), expected)
+def test_another_device_than_the_current_one() -> None:
+    for call in CORE_CALLS:
+        inputs = tensors(call)
+        expected = call(*inputs)
+        elsewhere = [t.to("cuda:1") for t in inputs]
+        before = current_context()
+        results = call(*elsewhere)
+        assert current_context() == before, call
+        assert torch.cuda.current_device() == 0, call
+        assert all(t.device.index == 1 for t in results), call
+        assert are_same(tuple(t.to("cuda:0") for t in results), expected), call
+        assert are_same(call(*inputs), expected), call
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("x_device, bias_device", [("cuda", "cpu"), ("cpu", "cuda")])
-def test_bias_on_another_device(x_device: str, bias_device: str, grad: bool) -> None:
-    x = torch.ones(2, 3, device=x_device, requires_grad=grad)
-    bias = torch.ones(3, device=bias_device)
-    message = f"bias must be on the device of x, {x_device}"
-    for f in (functional.bias_gelu, ops.fused_bias_gelu):
-        with pytest.raises(ValueError, match=f"fused_bias_gelu: {message}"):
-            f(x, bias)
-    with pytest.raises(ValueError, match=f"gate_forward: {message}"):
-        ops.gate_forward(x, bias, "normal")
-
-
-@pytest.mark.parametrize("x_device, dy_device", [("cuda", "cpu"), ("cpu", "cuda")])
-def test_gradient_on_another_device(x_device: str, dy_device: str) -> None:
-    x, bias = torch.ones(2, 3, device=x_device), torch.ones(3, device=x_device)
-    dy = torch.ones(2, 3, device=dy_device)
-    for op in (ops.gate_backward, ops.gate_backward_bias):
-        with pytest.raises(ValueError, match=f"{op.__name__}: dy must be on the device of x"):
-            op(dy, x, bias, "normal")
+def test_an_operand_on_another_device() -> None:
+    for here, there in (("cuda", "cpu"), ("cpu", "cuda")):
+        bias, dy = torch.ones(3, device=there), torch.ones(2, 3, device=there)
+        message = f"bias must be on the device of x, {here}"
+        for grad in (False, True):
+            x = torch.ones(2, 3, device=here, requires_grad=grad)
+            for f in (functional.bias_gelu, ops.fused_bias_gelu):
+                with pytest.raises(ValueError, match=f"fused_bias_gelu: {message}"):
+                    f(x, bias)
+            with pytest.raises(ValueError, match=f"gate_forward: {message}"):
+                ops.gate_forward(x, bias, "normal")
+        for op in (ops.gate_backward, ops.gate_backward_bias):
+            with pytest.raises(ValueError, match=f"{op.__name__}: dy must be on the device of x"):
+                op(dy, torch.ones(2, 3, device=here), torch.ones(3, device=here), "normal")
 
 
 # Memory
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "second half", "transposed"])
-def test_nothing_is_copied(call: Call, layout: str) -> None:
+def test_nothing_is_copied() -> None:
     """An expanded gradient is not materialised, and rows that lie apart are read where they lie."""
+    wrong = []
+    for call, layout in product(CORE_CALLS, ("contiguous", "second half", "transposed")):
+        size, peak = sizes_of(call, layout)
+        if not size <= peak < 1.1 * size:
+            wrong.append((call, layout, size, peak))
+    assert not wrong, named(wrong)
+
+
+def sizes_of(call: Call, layout: str) -> tuple[int, int]:
+    """Bytes of the results, and of all that a call allocates at a time."""
 
     def make(*shape: int) -> Tensor:
         return LAYOUTS[layout](lambda *s: torch.randn(s, device="cuda"), shape)
@@ -304,14 +320,11 @@ def test_nothing_is_copied(call: Call, layout: str) -> None:
     given = dict(zip(call.tensors, call.inputs((4096, 256), make), strict=True))
     if "dy" in given:
         given["dy"] = torch.ones((), device="cuda").expand_as(given["dy"])
-    results = call(*given.values())
-    size = sum(t.nbytes for t in results)
-    del results
+    size = sum(t.nbytes for t in call(*given.values()))
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     call(*given.values())
-    peak = torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
-    assert size <= peak < 1.1 * size
+    return size, torch.cuda.memory_stats()["requested_bytes.all.peak"] - before
 
 
 def test_out_of_memory() -> None:

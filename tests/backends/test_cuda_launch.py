@@ -1,6 +1,6 @@
 """How the CUDA kernels are started: on which device, loaded when, and the message of a failure.
 
-A stub of CUDA's runtime stands in for it (see tests/ptx_on_cpu/cuda_runtime).
+A stub of CUDA's runtime stands in for it (see tests/ptx_on_cpu/cuda_runtime). No kernel runs.
 """
 
 from collections.abc import Iterator
@@ -8,23 +8,23 @@ from itertools import count, product
 
 import pytest
 import torch
-from torch import Tensor
 
 from gelu_kernels import functional
+from tests import ptx_on_cpu
+from tests.backends.same_bits import has_sums
 from tests.calls import CORE_CALLS, DTYPES, Call
 from tests.layouts import LAYOUTS, arrangements
-from tests.ptx_on_cpu import cuda, only_ends
+from tests.ptx_on_cpu import cuda
 
 ops = torch.ops.gelu_kernels
 
-
-@pytest.fixture(params=CORE_CALLS, ids=str)
-def call(request: pytest.FixtureRequest) -> Call:
-    return request.param
-
-
 DEVICE = 1
 unused = count(DEVICE + 1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ptx_on_cpu.Kernel, "launch", lambda *_: None)
 
 
 @pytest.fixture
@@ -48,25 +48,27 @@ def start(call: Call) -> None:
 # The current device
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_the_caller_keeps_the_current_device(call: Call, device: int, fails: bool) -> None:
+def test_the_caller_keeps_the_current_device(device: int) -> None:
     with cuda.current_device(127):
-        if fails:
-            cuda.fail_next()
-            with pytest.raises(torch.AcceleratorError):
+        for call, fails in product(CORE_CALLS, [False, True]):
+            if fails:
+                cuda.fail_next()
+                with pytest.raises(torch.AcceleratorError):
+                    start(call)
+            else:
                 start(call)
-        start(call)
-        assert cuda.state().current_device == 127
-    assert cuda.state().device_of_last == device
+                assert cuda.state().device_of_last == device, call
+            assert cuda.state().current_device == 127, (call, fails)
 
 
-def test_a_device_that_is_current_is_not_set(call: Call, device: int) -> None:
-    before = cuda.state()
-    with cuda.current_device(device):
-        start(call)
-    after = cuda.state()
-    assert after.launches > before.launches
-    assert after.devices_set == before.devices_set
+def test_a_device_that_is_current_is_not_set(device: int) -> None:
+    for call in CORE_CALLS:
+        before = cuda.state()
+        with cuda.current_device(device):
+            start(call)
+        after = cuda.state()
+        assert after.launches > before.launches, call
+        assert after.devices_set == before.devices_set, call
 
 
 def test_a_device_that_is_not_there() -> None:
@@ -88,19 +90,22 @@ OTHERS = [
 
 
 @pytest.mark.usefixtures("unused_device")
-def test_a_small_call_loads_what_others_need(call: Call) -> None:
+def test_a_small_call_loads_what_others_need() -> None:
     """In a capture nothing could be loaded."""
-    for gate, dtype in product(call.gates, DTYPES):
+    for call, dtype in product(CORE_CALLS, DTYPES):
 
-        def make(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
-            return torch.empty(shape, dtype=dtype).fill_(1)
+        def make(*shape: int, dtype: torch.dtype = dtype) -> torch.Tensor:
+            return torch.empty(shape, dtype=dtype)
 
-        call(*call.inputs((4, 1024), make), gate=gate)
-        loaded = cuda.state().loaded
-        with cuda.capture(), only_ends(1):
-            for layout, shape in OTHERS:
-                call(*next(arrangements(call, LAYOUTS[layout], shape, make)), gate=gate)
-        assert cuda.state().loaded == loaded
+        small = call.inputs((4, 1024), make)
+        others = [next(arrangements(call, LAYOUTS[name], shape, make)) for name, shape in OTHERS]
+        for gate in call.gates:
+            call(*small, gate=gate)
+            loaded = cuda.state().loaded
+            with cuda.capture():
+                for tensors in others:
+                    call(*tensors, gate=gate)
+            assert cuda.state().loaded == loaded, (call, dtype, gate)
 
 
 @pytest.mark.usefixtures("unused_device")
@@ -130,32 +135,36 @@ def test_the_second_stage_does_not_wait_to_be_launched(version: int) -> None:
     assert after.dependent_launches - before.dependent_launches == (version >= 90)
 
 
-def test_no_other_kernel_starts_early(call: Call, device: int) -> None:
+def test_no_other_kernel_starts_early(device: int) -> None:
     """But for the second stage of sums, and the SOI map after the kernel that draws its seed."""
-    has_sums = not {"dbias", "dloc", "dscale"}.isdisjoint(call.op.outputs)
-    is_map = call.op.name in ("soi_forward", "soi_cdf_forward")
-    before = cuda.state().dependent_launches
-    start(call)
-    assert (cuda.state().dependent_launches > before) == (has_sums or is_map)
+    for call in CORE_CALLS:
+        is_map = call.op.name in ("soi_forward", "soi_cdf_forward")
+        before = cuda.state().dependent_launches
+        start(call)
+        starts_early = cuda.state().dependent_launches > before
+        assert starts_early == (has_sums(call) or is_map), call
 
 
 # Failures
 
+WORDS = {
+    9: "cudaErrorInvalidConfiguration: invalid configuration argument",
+    900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
+}
 
-def test_a_failure_is_an_error_of_the_accelerator(call: Call, device: int) -> None:
-    start(call)
-    for error, words in {
-        9: "cudaErrorInvalidConfiguration: invalid configuration argument",
-        900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
-    }.items():
-        cuda.fail_next(error)
-        with pytest.raises(torch.AcceleratorError) as caught:
-            start(call)
-        message = f"gelu_kernels::{call.op.name}: CUDA could not start the kernel: {words}"
-        assert str(caught.value).splitlines()[0] == message
-        assert caught.value.error_code == error
-        assert cuda.state().last_error == 0  # that nobody else reports it
-    start(call)
+
+def test_a_failure_is_an_error_of_the_accelerator(device: int) -> None:
+    for call in CORE_CALLS:
+        start(call)
+        for error, words in WORDS.items():
+            cuda.fail_next(error)
+            with pytest.raises(torch.AcceleratorError) as caught:
+                start(call)
+            message = f"gelu_kernels::{call.op.name}: CUDA could not start the kernel: {words}"
+            assert str(caught.value).splitlines()[0] == message
+            assert caught.value.error_code == error
+            assert cuda.state().last_error == 0  # so that nobody else reports it
+        start(call)
 
 
 def test_a_failure_of_the_functions(device: int) -> None:
@@ -170,16 +179,20 @@ def test_a_failure_of_the_functions(device: int) -> None:
     assert e.value.error_code == 9
 
 
-@pytest.mark.parametrize("error", [98, 209, 222])
-def test_a_device_without_a_binary(call: Call, device: int, error: int) -> None:
+def test_a_device_without_a_binary(device: int) -> None:
     """The message names the device, the build and the remedy."""
-    cuda.fail_next(error)
-    with pytest.raises(torch.AcceleratorError, match=f"gelu_kernels::{call.op.name}: ") as caught:
+    named = [
+        f"cuda:{device} is a Processor of compute capability 7.5",
+        f"nvcc {cuda.BUILT}",
+        "TORCH_CUDA_ARCH_LIST=7.5",
+        "GELU_KERNELS_BACKEND=triton",
+    ]
+    for call, error in product(CORE_CALLS, (98, 209, 222)):
+        cuda.fail_next(error)
+        with pytest.raises(torch.AcceleratorError) as caught:
+            start(call)
+        assert caught.value.error_code == error, call
+        message = str(caught.value).splitlines()[0]
+        missing = [x for x in (f"gelu_kernels::{call.op.name}: ", *named) if x not in message]
+        assert not missing, (call, error, missing)
         start(call)
-    assert caught.value.error_code == error
-    message = str(caught.value).splitlines()[0]
-    assert f"cuda:{device} is a Processor of compute capability 7.5" in message
-    assert f"nvcc {cuda.BUILT}" in message
-    assert "TORCH_CUDA_ARCH_LIST=7.5" in message
-    assert "GELU_KERNELS_BACKEND=triton" in message
-    start(call)

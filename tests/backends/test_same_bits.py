@@ -2,60 +2,67 @@
 and special values. The CPU's own are right by all the other tests.
 
 Triton takes 0.2 s to compile a kernel, once for all tests, and the machine that executes it next to
-nothing. For `make test` are CUDA's operators of the first gate, and of all gates in 16 bits, and
-few of Triton's beside each in bfloat16. The others are for `make test-all`.
+nothing. `make test` has CUDA's operators for the first gate, and for all gates in 16 bits, and few
+of Triton's; the rest is slow.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache, partial
 
-import pytest
 import torch
 from torch import Tensor
 
 from tests import bits
 from tests.backends.same_bits import (
+    EACH_FUNCTION,
     NUMBERS,
+    TRITON_PTX,
     check,
+    each_family,
     few_numbers,
     fewer_numbers,
     is_first,
-    needs_triton_ptx,
-    on_backends,
 )
-from tests.calls import Call
+from tests.calls import DTYPES, Call
+
+Case = tuple[Call, str, torch.dtype]
 
 
-@pytest.mark.parametrize(
-    "backend, call, gate, dtype",
-    on_backends(NUMBERS, few_numbers, fewer_numbers),
-    ids=str,
-)
-def test_any_numbers(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
+def check_numbers(
+    backend: str, cases: list[Case], inputs: Callable[[Call, torch.dtype], list[Tensor]]
+) -> None:
+    """With the same inputs for all gates."""
+    made = lru_cache(len(DTYPES))(inputs)
+
+    def on(device: str, call: Call, dtype: torch.dtype) -> list[Tensor]:
+        return [t.to(device) for t in made(call, dtype)]
+
+    check(
+        backend,
+        ((call, gate, partial(on, call=call, dtype=dtype), dtype) for call, gate, dtype in cases),
+    )
+
+
+@each_family(NUMBERS, few_numbers, fewer_numbers)
+def test_any_numbers(backend: str, cases: list[Case]) -> None:
     """In 16 bits, each there is."""
-
-    def build(device: str) -> list[Tensor]:
-        return [t.to(device) for t in bits.of_any_numbers(call, dtype)]
-
-    check(backend, call, build, gate)
+    check_numbers(backend, cases, bits.of_any_numbers)
 
 
-@pytest.mark.parametrize(
-    "call, gate, dtype",
-    [
-        pytest.param(*case, marks=() if is_quick else pytest.mark.slow)
-        for case in NUMBERS
-        for is_quick in [is_first(*case[:2]) and case[2] == torch.bfloat16]
-    ],
-    ids=str,
+@each_family(NUMBERS, few_numbers, fewer_numbers)
+def test_special_values(backend: str, cases: list[Case]) -> None:
+    check_numbers(backend, cases, of_special_values)
+
+
+@each_family(
+    EACH_FUNCTION,
+    lambda call, gate, dtype: is_first(call, gate) and dtype == torch.bfloat16,
+    backends=["triton_portable"] * len(TRITON_PTX),
 )
-def test_triton_without_instructions_of_nvidia(call: Call, gate: str, dtype: torch.dtype) -> None:
-    """What the kernels have in their place for other GPUs."""
-    needs_triton_ptx()
-
-    def build(device: str) -> list[Tensor]:
-        return [t.to(device) for t in bits.of_any_numbers(call, dtype)]
-
-    check("triton_portable", call, build, gate)
+def test_triton_without_instructions_of_nvidia(backend: str, cases: list[Case]) -> None:
+    """What the kernels do instead on other GPUs."""
+    check_numbers(backend, cases, bits.of_any_numbers)
 
 
 def special_values(dtype: torch.dtype) -> Tensor:
@@ -67,7 +74,7 @@ def special_values(dtype: torch.dtype) -> Tensor:
 
 
 def of_special_values(call: Call, dtype: torch.dtype) -> list[Tensor]:
-    """Each beside each; in as many columns as any numbers are, which Triton's kernels are for."""
+    """Each with each; in as many columns as any numbers are, which Triton's kernels are for."""
     values = special_values(dtype)
     n = len(values)
     columns = bits.any_numbers(dtype).size(-1)
@@ -81,15 +88,3 @@ def of_special_values(call: Call, dtype: torch.dtype) -> list[Tensor]:
         return torch.cat([t, t.flip(1)], 1) if shape[-1] > columns else t
 
     return call.inputs((n, columns), make)
-
-
-@pytest.mark.parametrize(
-    "backend, call, gate, dtype",
-    on_backends(NUMBERS, few_numbers, fewer_numbers),
-    ids=str,
-)
-def test_special_values(backend: str, call: Call, gate: str, dtype: torch.dtype) -> None:
-    def build(device: str) -> list[Tensor]:
-        return [t.to(device) for t in of_special_values(call, dtype)]
-
-    check(backend, call, build, gate)

@@ -4,7 +4,7 @@ differentiate as it does. For `make test` are, in Triton, few sizes, few layouts
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice, product
+from itertools import chain, islice, product, starmap
 
 import pytest
 import torch
@@ -15,117 +15,119 @@ from gelu_kernels.operators.table import CORE
 from gelu_kernels.triton_kernels import tuning
 from tests import bits
 from tests.backends.same_bits import (
-    TRITON_CALLS,
+    TRITON_PTX,
+    Build,
+    Make,
     check,
+    each_family,
     every,
-    maker,
-    needs_triton_ptx,
-    none,
-    on_backends,
+    has_sums,
+    is_covered,
+    laid_out,
+    moved,
 )
-from tests.calls import CORE_CALLS, DTYPES, SEED, Call, normal
+from tests.calls import CORE_CALLS, DTYPES, SEED, Call, Sample, Shape, normal
 from tests.devices import BACKENDS, kernels_for
 from tests.layouts import LAYOUTS, arrangements
 
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
-# Sizes and layouts: around a vector, a warp's and a block's elements, and a block of rows
-
-SIZES = [0, 1, 2, 7, 8, 9, 31, 33, 63, 64, 65, 255, 257, 1000, 4099, 33_333]
+# Around a vector, the elements of a warp and of a block, and a block of rows.
+SIZES = [(n,) for n in (0, 1, 2, 7, 8, 9, 31, 33, 63, 64, 65, 255, 257, 1000, 4099, 33_333)]
 SHAPES = [
-    (0, 5), (5, 0), (3, 1), (5, 7), (17, 32), (2, 3, 20), (67, 264), (300, 513), (3, 10_000),
-    (1023, 33), (40_000, 5), (2, 8, 3, 24),
+    *SIZES, (0, 5), (5, 0), (3, 1), (5, 7), (17, 32), (2, 3, 20), (67, 264), (300, 513),
+    (3, 10_000), (1023, 33), (2, 8, 3, 24),
 ]  # fmt: skip
+MANY_ROWS = (40_000, 5)  # for sums of columns
+# In Triton a tail alone, whole vectors and a tail, rows of both kinds, several tiles and a part.
+FEW_SHAPES = [(1,), (33,), (5, 7), (3, 264), (43, 513)]
 
 
-@pytest.mark.parametrize(
-    "backend, call, dtype",
-    on_backends(
-        product(CORE_CALLS, DTYPES),
-        lambda call, dtype: dtype == torch.bfloat16,
-        none,
+ShapeCase = tuple[Call, torch.dtype, Shape]
+
+
+@each_family(
+    [
+        (call, dtype, shape)
+        for call, dtype in product(CORE_CALLS, DTYPES)
+        for shape in [*SHAPES, *FEW_SHAPES, *[MANY_ROWS] * has_sums(call)]
+    ],
+    lambda call, dtype, shape: dtype == torch.bfloat16,
+    lambda call, dtype, shape: (
+        dtype == torch.bfloat16 and shape in FEW_SHAPES and not is_covered(call)
     ),
-    ids=str,
 )
-def test_sizes(backend: str, call: Call, dtype: torch.dtype) -> None:
-    for shape in [(size,) for size in SIZES] + SHAPES:
-        check(backend, call, lambda device, s=shape: call.inputs(s, maker(dtype, device)))
+def test_sizes(backend: str, cases: list[ShapeCase]) -> None:
+    check_shapes(backend, cases)
 
 
-@pytest.mark.parametrize(
-    "backend, call, dtype, left",
-    on_backends(
-        product(CORE_CALLS, [torch.bfloat16, torch.float32], range(4)),
-        lambda call, dtype, left: dtype == torch.bfloat16 and left in (0, 3),
-        none,
-    ),
-    ids=str,
+def check_shapes(backend: str, cases: list[ShapeCase]) -> None:
+    check(
+        backend,
+        (
+            (call, call.gates[0], laid_out(partial(call.inputs, shape), dtype), (dtype, shape))
+            for call, dtype, shape in cases
+        ),
+    )
+
+
+@each_family(
+    product(CORE_CALLS, [torch.bfloat16, torch.float32], range(4)),
+    lambda call, dtype, left: dtype == torch.bfloat16 and left == 3,
 )
-def test_large_tensors(backend: str, call: Call, dtype: torch.dtype, left: int) -> None:
+def test_large_tensors(backend: str, cases: list[tuple[Call, torch.dtype, int]]) -> None:
     """Several rows for a warp, and so many left for the last one."""
-    tensors = bits.large_tensors(call, dtype, left)
-    check(backend, call, lambda device: [t.to(device) for t in tensors])
+    check(
+        backend,
+        (
+            (call, call.gates[0], moved(bits.large_tensors(call, dtype, left)), (dtype, left))
+            for call, dtype, left in cases
+        ),
+    )
 
 
-@pytest.mark.parametrize("call", TRITON_CALLS, ids=str)
-def test_few_sizes_in_triton(call: Call) -> None:
-    """A tail alone, whole vectors and a tail, rows of both kinds, several tiles and a part."""
-    needs_triton_ptx()
-    for shape in [(1,), (33,), (5, 7), (3, 264), (43, 513)]:
+# In Triton one of each kind of kernel: rows apart, columns apart, columns first, an expanded input.
+FEW_LAYOUTS = ["second half", "every other column", "transposed", "one number"]
 
-        def build(device: str, shape=shape) -> list[Tensor]:
-            return call.inputs(shape, maker(torch.bfloat16, device))
-
-        check("triton_ptx", call, build)
+LayoutCase = tuple[Call, str, torch.dtype, Shape, bool]
 
 
-@pytest.mark.parametrize(
-    "backend, call, layout",
-    on_backends(product(CORE_CALLS, LAYOUTS), every, none),
-    ids=str,
-)
-def test_layouts(backend: str, call: Call, layout: str) -> None:
-    for dtype, shape in product(
-        (torch.float32, torch.bfloat16), [(3, 4, 5, 6), (9, 40), (2, 1031)]
-    ):
-
-        def build(device: str, i: int, dtype=dtype, shape=shape) -> list[Tensor]:
-            found = arrangements(call, LAYOUTS[layout], shape, maker(dtype, device))
-            return next(islice(found, i, None))
-
-        all_of_them = len(list(arrangements(call, LAYOUTS[layout], shape, torch.empty)))
-        for i in range(all_of_them if dtype == torch.bfloat16 else 1):
-            check(backend, call, partial(build, i=i))
+def layout_cases() -> Iterator[LayoutCase]:
+    """The last says that each tensor is in the layout alone, not all of them."""
+    for call, layout in product(CORE_CALLS, LAYOUTS):
+        for shape in ((9, 40), (3, 4, 5, 6), (2, 1031)):
+            yield call, layout, torch.bfloat16, shape, False
+        yield call, layout, torch.bfloat16, (9, 40), True
+        yield call, layout, torch.float32, (2, 1031), False
+        if layout.startswith("misaligned"):
+            yield call, layout, torch.float64, (3, 72), False
 
 
-@pytest.mark.parametrize(
-    "layout", ["second half", "every other column", "transposed", "one number"]
-)
-@pytest.mark.parametrize("call", TRITON_CALLS, ids=str)
-def test_few_layouts_in_triton(call: Call, layout: str) -> None:
-    """One of each kind of kernel: rows apart, columns apart, columns first, an expanded input."""
-    needs_triton_ptx()
-
-    def build(device: str) -> list[Tensor]:
-        return next(arrangements(call, LAYOUTS[layout], (6, 40), maker(torch.bfloat16, device)))
-
-    check("triton_ptx", call, build)
+def is_in_few_layouts(
+    call: Call, layout: str, dtype: torch.dtype, shape: Shape, alone: bool
+) -> bool:
+    is_one = layout in FEW_LAYOUTS and not is_covered(call)
+    is_misaligned = layout == "misaligned by 1" and call == CORE_CALLS[0]
+    return (is_one or is_misaligned) and dtype == torch.bfloat16 and shape == (9, 40) and not alone
 
 
-@pytest.mark.parametrize(
-    "backend, call, offset",
-    on_backends(product(CORE_CALLS, [1, 3]), every, lambda call, _: call == CORE_CALLS[0]),
-    ids=str,
-)
-def test_misaligned(backend: str, call: Call, offset: int) -> None:
-    layout = LAYOUTS[f"misaligned by {offset}"]
-    for dtype in (torch.bfloat16, torch.float64):
-        for shape in [(40,), (3, 72)]:
+@each_family(layout_cases(), every, is_in_few_layouts)
+def test_layouts(backend: str, cases: list[LayoutCase]) -> None:
+    check(backend, chain.from_iterable(starmap(arranged, cases)))
 
-            def build(device: str, dtype=dtype, shape=shape) -> list[Tensor]:
-                return next(arrangements(call, layout, shape, maker(dtype, device)))
 
-            check(backend, call, build)
+def arranged(
+    call: Call, layout: str, dtype: torch.dtype, shape: Shape, alone: bool
+) -> Iterator[tuple[Call, str, Build, object]]:
+    def all_of_them(make: Make) -> Iterator[list[Tensor]]:
+        return arrangements(call, LAYOUTS[layout], shape, make)
+
+    def arrangement(i: int, make: Make) -> list[Tensor]:
+        return next(islice(all_of_them(make), i, None))
+
+    for i in range(1, len(list(all_of_them(torch.empty)))) if alone else [0]:
+        name = layout, dtype, shape, i
+        yield call, call.gates[0], laid_out(partial(arrangement, i), dtype), name
 
 
 @pytest.fixture
@@ -140,107 +142,96 @@ def large_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         plan.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str
+@each_family(
+    product(CORE_CALLS, [torch.bfloat16, torch.float64], [(5, 1000), (3, 33)]),
+    lambda call, dtype, shape: dtype == torch.bfloat16 and not is_covered(call),
+    backends=TRITON_PTX,
 )
-@pytest.mark.parametrize("call", TRITON_CALLS, ids=str)
-def test_tiles_of_large_tensors(call: Call, dtype: torch.dtype, large_tiles: None) -> None:
+def test_tiles_of_large_tensors(backend: str, cases: list[ShapeCase], large_tiles: None) -> None:
     """Several vectors, or octets, for a thread, in Triton."""
-    needs_triton_ptx()
-    for shape in [(5, 1000), (3, 33)]:
-        check("triton_ptx", call, lambda device, s=shape: call.inputs(s, maker(dtype, device)))
+    check_shapes(backend, cases)
 
 
 # A GLU that is clamped and has no weight, which may be one long row; the sums that are the gradient
 # of its weights, whose order 16 bits hide
 
 
-@pytest.mark.parametrize(
-    "backend, dtype, shape",
-    on_backends(
-        product(DTYPES, [(40_000,), (3, 520), (7, 33)]),
-        every,
-        lambda dtype, shape: dtype in (torch.bfloat16, torch.float32) and len(shape) == 2,
-    ),
-    ids=str,
-)
-def test_clamped_glu(backend: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    dy, x, up = (maker(dtype, "cpu")(*shape) for _ in range(3))
+@every_backend
+def test_clamped_glu(backend: str) -> None:
+    for dtype, shape in product(DTYPES, [(40_000,), (3, 520), (7, 33)]):
+        is_few = len(shape) == 2 and dtype in (torch.bfloat16, torch.float32)
+        if backend == "triton_ptx" and not is_few:  # each is compiled anew
+            continue
+        tensors = [(3 * normal(*shape)).to(dtype) for _ in range(3)]
+        expected = clamped_glu(*tensors)
+        with kernels_for(backend) as device:
+            found = clamped_glu(*(t.to(device) for t in tensors))
+        for i, (result, e) in enumerate(zip(found, expected, strict=True)):
+            assert bits.differing(result.cpu(), e) == 0, (dtype, shape, i)
+
+
+def clamped_glu(dy: Tensor, x: Tensor, up: Tensor) -> list[Tensor]:
     numbers = "logistic_1702", 1.5, 1.0
-
-    def results(device: str) -> list[Tensor]:
-        two = [t.to(device) for t in (x, up)]
-        both, given, weight = torch.cat(two, -1), dy.to(device), x[..., 0].to(device)
-        ops = torch.ops.gelu_kernels
-        return [
-            ops.glu_forward(*two, None, *numbers),
-            *ops.glu_backward(given, *two, None, *numbers),
-            *ops.glu_backward_weight(given, *two, weight, *numbers),
-            ops.glu_halves_forward(both, None, *numbers),
-            ops.glu_halves_backward(given, both, None, *numbers),
-        ]
-
-    expected = results("cpu")
-    with kernels_for(backend) as device:
-        found = results(device)
-    for result, e in zip(found, expected, strict=True):
-        assert bits.differing(result.cpu(), e) == 0
-
-
-# The registered kernels differentiate and trace as on the CPU
-
-
-@pytest.fixture
-def device(backend: str) -> Iterator[str]:
-    with kernels_for(backend) as device:
-        yield device
+    both, weight = torch.cat([x, up], -1), x[..., 0]
+    ops = torch.ops.gelu_kernels
+    return [
+        ops.glu_forward(x, up, None, *numbers),
+        *ops.glu_backward(dy, x, up, None, *numbers),
+        *ops.glu_backward_weight(dy, x, up, weight, *numbers),
+        ops.glu_halves_forward(both, None, *numbers),
+        ops.glu_halves_backward(dy, both, None, *numbers),
+    ]
 
 
 @every_backend
-@pytest.mark.parametrize("op", CORE, ids=lambda op: op.name)
-def test_gradcheck_and_opcheck(backend: str, op, device: str) -> None:
-    call = [call for call in CORE_CALLS if call.op == op][-1]
-    sample = call.sample((2, 3), lambda *s: normal(*s, device=device))
+def test_gradcheck_and_opcheck(backend: str) -> None:
+    """The registered kernels differentiate as on the CPU, write to no input and return what the
+    kernels for meta tensors say. All else that opcheck looks at is the same for all devices."""
+    looked_at = "test_schema", "test_faketensor"
+    with kernels_for(backend) as device:
+        for op in CORE:
+            call = [call for call in CORE_CALLS if call.op == op][-1]
+            sample = call.sample((2, 3), lambda *s: normal(*s, device=device))
 
-    def floating(*tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(t for t in sample.ours(*tensors) if t.is_floating_point())
+            def floating(*tensors: Tensor, sample: Sample = sample) -> tuple[Tensor, ...]:
+                return tuple(t for t in sample.ours(*tensors) if t.is_floating_point())
 
-    if op.name != "coded_forward":  # whose derivative is a code, not the slope of its values
-        assert gradcheck(floating, sample.leaves(), fast_mode=True)
-    arguments, _ = call.arguments(*sample.tensors)
-    torch.library.opcheck(op.overload, arguments)
+            if (
+                op.name != "coded_forward"
+            ):  # whose derivative is a code, not the slope of its values
+                assert gradcheck(floating, sample.leaves(), fast_mode=True), op.name
+            arguments, _ = call.arguments(*sample.tensors)
+            torch.library.opcheck(op.overload, arguments, test_utils=looked_at)
 
 
-# The place of a part in a whole tensor, from which the SOI map draws
-
-PLACES = [
-    (1,), (2,), (3,), (4,), (4 * 7919,), (2**40 + 8,),
+# The place of a part in a whole tensor, from which the SOI map draws.
+FEW_PLACES = [
+    (2**40 + 8,),
     (2**34 - 400,),  # the counter's high word begins to count
     (0, 1000, 3000),  # as many columns as x has
-    (8, 512, 1024), (3, 100, 1001), (5, 17, 100), (0, 1, 7), (11, 5, 0), (2**34 - 30, 256, 300),
-    (2, 10_000_000, 3),
-]  # fmt: skip
+    (8, 512, 1024),
+]
+PLACES = [
+    *((1,), (2,), (3,), (4,), (4 * 7919,), *FEW_PLACES, (3, 100, 1001), (5, 17, 100), (0, 1, 7)),
+    *((11, 5, 0), (2**34 - 30, 256, 300), (2, 10_000_000, 3)),
+]
 
 
-@pytest.mark.parametrize(
-    "backend, place",
-    on_backends(zip(PLACES, strict=True), every, lambda place: place in PLACES[5:9]),
-    ids=str,
-)
-def test_places(backend: str, place: tuple[int, ...]) -> None:
-    """test_soi_cdf.py has them with a location and a scale."""
-
-    def soi_forward(x: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-        seed = torch.tensor(SEED, device=x.device)
-        return torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", *place)
-
-    for dtype in (torch.bfloat16, torch.float64):
+@every_backend
+def test_places(backend: str) -> None:
+    """tests/families/test_soi_cdf.py has them with a location and a scale."""
+    places = FEW_PLACES if backend == "triton_ptx" else PLACES
+    for place, dtype in product(places, (torch.bfloat16, torch.float64)):
         x, bias = normal(5, 1001, dtype=dtype), normal(1000, dtype=dtype)
-        for columns in (slice(1000), slice(1, 1001)):
-            for b in (None, bias):
-                expected = soi_forward(x[:, columns], b)
-                with kernels_for(backend) as device:
-                    given = x.to(device)[:, columns], None if b is None else b.to(device)
-                    results = soi_forward(*given)
-                for result, e in zip(results, expected, strict=True):
-                    assert bits.differing(result.cpu(), e) == 0
+        for columns, b in product((slice(1000), slice(1, 1001)), (None, bias)):
+            expected = soi_forward(x[:, columns], b, place)
+            with kernels_for(backend) as device:
+                given = x.to(device)[:, columns], None if b is None else b.to(device)
+                results = soi_forward(*given, place)
+            for result, e in zip(results, expected, strict=True):
+                assert bits.differing(result.cpu(), e) == 0, (place, dtype, columns, b is None)
+
+
+def soi_forward(x: Tensor, bias: Tensor | None, place: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    seed = torch.tensor(SEED, device=x.device)
+    return torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", *place)

@@ -17,7 +17,6 @@ from bench import roofline
 from machine_code import budgets, cuda_code
 from machine_code.backends import ARCHITECTURES, BACKENDS
 from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
-from machine_code.control_flow import ControlFlow, narrow_accesses
 from machine_code.data_flow import branches_on_loads
 from machine_code.launches import Launch, block_warps, resident_blocks
 from machine_code.machines import MACHINES
@@ -182,30 +181,32 @@ def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
     assert not [x for x, most in zip(found, allowed, strict=True) if x[1] > most]
 
 
-def test_no_local_memory(kernels: list[Kernel], backend: str) -> None:
-    """But for what Triton's float64 kernels keep while the function that divides is called, and a
-    few kernels that lack registers."""
+FAULTS_OF_KERNELS: dict[str, Callable[[Kernel], bool]] = {
+    "local memory": has_local_memory,
+    "doubles": has_doubles,
+    # A division by the compiler calls a function for operands that are subnormal or huge.
+    "calls": has_calls,
+    "flushed subnormals": flushes_subnormals,
+    "few threads": lambda kernel: resident_threads(kernel) < LEAST_THREADS,
+}
+
+
+def is_allowed(fault: str, x: Kernel, backend: str) -> bool:
+    """Doubles in float64's kernels, and what Triton's keep while the function that divides is
+    called; and a few kernels lack registers."""
+    if fault == "local memory":
+        divides = backend == "triton" and not is_short(x) and has_calls(x)
+        is_tile = x.name.startswith("quantize_tiles<") and x.stack <= TILE_STACK
+        return divides or is_tile or (x.name, x.stack) in SPILLED
+    return fault in ("doubles", "calls") and not is_short(x)
+
+
+def test_no_kernel_has_a_fault(kernels: list[Kernel], backend: str) -> None:
     assert not [
-        (x.name, x.stack)
-        for x in kernels
-        if has_local_memory(x)
-        and not (backend == "triton" and not is_short(x) and has_calls(x))
-        and (x.name, x.stack) not in SPILLED
-        and not (x.name.startswith("quantize_tiles<") and x.stack <= TILE_STACK)
+        (fault, x.name, x.stack, x.registers)
+        for (fault, is_found), x in product(FAULTS_OF_KERNELS.items(), kernels)
+        if is_found(x) and not is_allowed(fault, x, backend)
     ]
-
-
-def test_no_doubles(kernels: list[Kernel]) -> None:
-    assert not [x.name for x in kernels if is_short(x) and has_doubles(x)]
-
-
-def test_no_calls(kernels: list[Kernel]) -> None:
-    """A division by the compiler calls a function for operands that are subnormal or huge."""
-    assert not [x.name for x in kernels if is_short(x) and has_calls(x)]
-
-
-def test_subnormals_are_kept(kernels: list[Kernel]) -> None:
-    assert not [x.name for x in kernels if flushes_subnormals(x)]
 
 
 @pytest.mark.slow
@@ -217,10 +218,6 @@ def test_pairs_are_not_fused(kernels: list[Kernel], backend: str, architecture: 
     asked = BACKENDS[backend].all_pair_sums(architecture)
     assert backend == "triton" or any(asked.values())
     assert not [(x.name, asked[x.name]) for x in kernels if has_fused_pairs(x, asked[x.name])]
-
-
-def test_registers(kernels: list[Kernel]) -> None:
-    assert not [(x.name, x.registers) for x in kernels if resident_threads(x) < LEAST_THREADS]
 
 
 def test_bytes_in_flight(vector_kernels: list[VectorKernel]) -> None:
@@ -372,21 +369,20 @@ def test_the_roofline_has_every_instruction() -> None:
     assert slots <= roofline.allowed("sm_90")[case].slots <= slots + 1
 
 
-@pytest.mark.parametrize(
-    ("check", "faulty"),
-    [
-        (has_local_memory, {"local_memory"}),
-        (has_doubles, {"double_arithmetic"}),
-        (has_calls, {"call"}),
-        # nvdisasm 13.5 lists the function that is called, which flushes too, with the kernel.
-        (lambda x: flushes_subnormals(x) and not has_calls(x), {"flushed_subnormals"}),
-        (lambda kernel: resident_threads(kernel) < LEAST_THREADS, {"many_registers"}),
-    ],
-)
-def test_checks_find_faults(
-    faults: dict[str, Kernel], check: Callable[[Kernel], bool], faulty: set[str]
-) -> None:
-    assert {name for name, kernel in faults.items() if check(kernel)} == faulty
+def test_checks_find_faults(faults: dict[str, Kernel]) -> None:
+    faulty = {
+        fault: {name for name, kernel in faults.items() if is_found(kernel)}
+        for fault, is_found in FAULTS_OF_KERNELS.items()
+    }
+    # nvdisasm 13.5 lists the function that is called, which flushes too, with the kernel.
+    faulty["flushed subnormals"] -= faulty["calls"]
+    assert faulty == {
+        "local memory": {"local_memory"},
+        "doubles": {"double_arithmetic"},
+        "calls": {"call"},
+        "flushed subnormals": {"flushed_subnormals"},
+        "few threads": {"many_registers"},
+    }
 
 
 def test_check_finds_fused_pairs() -> None:
@@ -419,37 +415,3 @@ def test_checks_find_faults_in_triton(kernels: list[Kernel]) -> None:
     assert has_calls(unaligned) and not has_calls(sound)
     assert VectorKernel(CASES[0], unaligned).narrow_accesses > 0
     assert VectorKernel(CASES[0], sound).narrow_accesses == 0
-
-
-def assemble(text: str) -> ControlFlow:
-    lines = [re.match(r"(@\S+ )?(\S+) ?(.*)", line.strip()) for line in text.strip().splitlines()]
-    return ControlFlow([decode(m[2], m[3], (m[1] or "").strip()) for m in lines])
-
-
-def test_control_flow() -> None:
-    """The path takes the vectors, not the short cut, and goes round no loop; the loop is the one
-    with vectors; NOPs do not count."""
-    flow = assemble("""
-        @P0 EXIT
-        @P1 BRA 0x40
-        LDG.E.U16 R0,desc[UR4][R2.64]
-        BRA 0x70
-        LDG.E.128 R0,desc[UR4][R2.64]
-        NOP
-        IADD3 R3,R3,0x10,RZ
-        LDG.E.128 R4,desc[UR4][R2.64]
-        STG.E.128 desc[UR4][R2.64],R0
-        @P2 BRA 0x70
-        LDG.E.U16 R0,desc[UR4][R2.64]
-        @P3 BRA 0xa0
-        EXIT
-    """)
-    path = [instruction.name for instruction in flow.vector_path()]
-    assert path == ["EXIT", "BRA", "LDG", "IADD3", "LDG", "STG", "BRA", "LDG", "BRA", "EXIT"]
-    assert [instruction.name for instruction in flow.vector_loop()] == ["LDG", "STG", "BRA"]
-
-
-def test_narrow_side_of_a_predicated_branch() -> None:
-    wide, other = "@P1 LDG.E.128 R0,desc[UR4][R2.64]\n", "@!P1 LDG.E.U16 R0,desc[UR4][R2.64]\n"
-    assert len(narrow_accesses(assemble(wide + other + "EXIT").vector_path())) == 0
-    assert len(narrow_accesses(assemble(other + "EXIT").vector_path())) == 1

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sysconfig
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -107,29 +108,6 @@ def compile_loops(source: Path, capability: str, folder: Path) -> Widths:
     return widths
 
 
-# Each is compiled anew, which takes half a minute.
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in VECTOR_BYTES]
-)
-def capability(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Widths:
-    return compile_loops(LOOPS, capability, tmp_path_factory.mktemp("loops"))
-
-
-@pytest.fixture(scope="module")
-def soi_widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Widths:
-    return compile_loops(SOI_LOOPS, capability, tmp_path_factory.mktemp("soi_loops"))
-
-
-@pytest.fixture(scope="module")
-def dropout_widths(capability: str, tmp_path_factory: pytest.TempPathFactory) -> Widths:
-    return compile_loops(DROPOUT_LOOPS, capability, tmp_path_factory.mktemp("dropout_loops"))
-
-
 def loop_with(body: str, source: Path = LOOPS) -> int:
     """The number of the line where the loop with this body begins."""
     lines = source.read_text().splitlines()
@@ -137,71 +115,72 @@ def loop_with(body: str, source: Path = LOOPS) -> int:
     return max(i for i in range(line + 1) if "for (" in lines[i]) + 1
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("gate", GATES)
-def test_hot_loops(widths: Widths, gate: str, dtype: str, capability: str) -> None:
-    if (capability, dtype) == ("baseline", "fp64"):
-        pytest.skip("x86-64 without FMA has no fma for doubles but libm's")
+# Each is compiled anew, which takes half a minute.
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", VECTOR_BYTES)
+def test_hot_loops(capability: str, tmp_path: Path) -> None:
+    widths = compile_loops(LOOPS, capability, tmp_path)
+    missing = []
+    for gate, dtype in product(GATES, DTYPES):
+        if (capability, dtype) == ("baseline", "fp64"):
+            continue  # x86-64 without FMA has no fma for doubles but libm's
+        for name, bodies in hot_loops(gate, dtype, capability):
+            pattern = re.compile(name)
+            lines = {loop_with(body) for body in bodies}
+            found = [
+                bytes_
+                for (function, line), bytes_ in widths.items()
+                if line in lines and pattern.search(function)
+            ]
+            if not found or any(VECTOR_BYTES[capability] not in bytes_ for bytes_ in found):
+                missing.append((name, found))
+    assert not missing
+
+
+def hot_loops(gate: str, dtype: str, capability: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Patterns of functions, and lines of their loops' bodies."""
     functions = [rf"(?<!AddBias<)\b{function}" for function in PASSES]
     functions += [rf"\bAddBias<{function}" for function in PASSES if PASSES[function]]
     loops = [(f"{function}<{gate}, {dtype}>", MAP_BODIES) for function in functions]
     # The loop itself may have been inlined into a caller, which has the same arguments.
-    loops.append((rf"\bBiasRow<{gate}, {dtype}>", [COLUMN_SUMS_BODY]))
-    loops.append((rf"\bCdfForward<{gate}, {dtype}>", [CDF_BODY]))
-    loops.append((rf"\bevaluate(_block)?<{gate}, {dtype}, ", [EVALUATE_BODY]))
+    loops.append((rf"\bBiasRow<{gate}, {dtype}>", (COLUMN_SUMS_BODY,)))
+    loops.append((rf"\bCdfForward<{gate}, {dtype}>", (CDF_BODY,)))
+    loops.append((rf"\bevaluate(_block)?<{gate}, {dtype}, ", (EVALUATE_BODY,)))
     if (capability, dtype) not in (("baseline", "fp16"), ("baseline", "bf16")):  # g++ 12 does not
-        loops.append((rf"\bCdfRow<{gate}, {dtype}>", [CDF_SUMS_BODY]))
-    missing = []
-    for name, bodies in loops:
-        pattern = re.compile(name)
-        lines = {loop_with(body) for body in bodies}
-        found = [
-            bytes_
-            for (function, line), bytes_ in widths.items()
-            if line in lines and pattern.search(function)
-        ]
-        if not found or any(VECTOR_BYTES[capability] not in bytes_ for bytes_ in found):
-            missing.append((name, found))
-    assert not missing
+        loops.append((rf"\bCdfRow<{gate}, {dtype}>", (CDF_SUMS_BODY,)))
+    return loops
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "half_threshold<Gate>(",
-        "open |= place",
-        "bernoulli<Gate>(z[i]",
-        "standard_score(",
-        "sum[i] = S::store(unrounded)",
-        "static_cast<float>(Storage<Stored>::load(x[i]))",
-        "flagged(flags[i]",
-        "flagged(flags[j]",
-    ],
-)
-def test_hot_loops_of_the_soi_map(soi_widths: Widths, body: str, capability: str) -> None:
-    check_loops(soi_widths, SOI_LOOPS, body, capability)
+SOI_BODIES = [
+    "half_threshold<Gate>(",
+    "open |= place",
+    "bernoulli<Gate>(z[i]",
+    "standard_score(",
+    "sum[i] = S::store(unrounded)",
+    "static_cast<float>(Storage<Stored>::load(x[i]))",
+    "flagged(flags[i]",
+    "flagged(flags[j]",
+]
+DROPOUT_BODIES = [
+    "store(as_factor<Precision>(value[i]) * factor)",
+    "store(product * factor)",
+    "dx[i] = flagged(flags[i], Storage<Stored>::store(gradient))",
+    "dup[i] = flagged(flags[i], Storage<Stored>::store(gradient))",
+    "store(product * derivative[i])",
+    "store(kept)",
+]
 
 
-def check_loops(widths: Widths, source: Path, body: str, capability: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", VECTOR_BYTES)
+def test_hot_loops_of_masks(capability: str, tmp_path: Path) -> None:
     """In every function that has the loop, be it inlined or not."""
-    line = loop_with(body, source)
-    found = [bytes_ for (_, at), bytes_ in widths.items() if at == line]
-    assert found and all(VECTOR_BYTES[capability] in bytes_ for bytes_ in found)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "store(as_factor<Precision>(value[i]) * factor)",
-        "store(product * factor)",
-        "dx[i] = flagged(flags[i], Storage<Stored>::store(gradient))",
-        "dup[i] = flagged(flags[i], Storage<Stored>::store(gradient))",
-        "store(product * derivative[i])",
-        "store(kept)",
-    ],
-)
-def test_hot_loops_of_dropout(dropout_widths: Widths, body: str, capability: str) -> None:
-    check_loops(dropout_widths, DROPOUT_LOOPS, body, capability)
+    for source, bodies in ((SOI_LOOPS, SOI_BODIES), (DROPOUT_LOOPS, DROPOUT_BODIES)):
+        widths = compile_loops(source, capability, tmp_path)
+        for body in bodies:
+            line = loop_with(body, source)
+            found = [bytes_ for (_, at), bytes_ in widths.items() if at == line]
+            assert found and all(VECTOR_BYTES[capability] in bytes_ for bytes_ in found), body
 
 
 def test_no_symbol_but_the_tables() -> None:
@@ -211,9 +190,9 @@ def test_no_symbol_but_the_tables() -> None:
     assert sorted(map(list, defined)) == sorted([table] for table in TABLES)
 
 
-@pytest.mark.parametrize("capability", VECTOR_BYTES)
-def test_no_libm(capability: str) -> None:
+def test_no_libm() -> None:
     allowed = {"memcpy", "memmove", "memset", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"}
-    if capability == "baseline":
-        allowed.add("fma")
-    assert set.union(*(symbols(x, "--undefined-only") for x in objects(capability))) <= allowed
+    for capability in VECTOR_BYTES:
+        undefined = set.union(*(symbols(x, "--undefined-only") for x in objects(capability)))
+        may_call = allowed | {"fma"} if capability == "baseline" else allowed
+        assert undefined <= may_call, capability

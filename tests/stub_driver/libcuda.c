@@ -31,33 +31,31 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** par
   return on_launch ? on_launch(config, f, parameters, is_dependent(config)) : CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  *module = (CUmodule)++modules;
-  return CUDA_SUCCESS;
-}
+// Nothing to do.
+#define SUCCEEDS(function, ...) \
+  CUresult function(__VA_ARGS__) { return CUDA_SUCCESS; }
+SUCCEEDS(cuModuleUnload, CUmodule module)
+SUCCEEDS(cuFuncSetAttribute, CUfunction f, CUfunction_attribute a, int value)
+SUCCEEDS(cuFuncSetCacheConfig, CUfunction f, CUfunc_cache c)
+SUCCEEDS(cuCtxSetCurrent, CUcontext context)
+SUCCEEDS(cuCtxSetLimit, CUlimit limit, size_t value)
 
-CUresult cuModuleGetFunction(CUfunction* f, CUmodule module, const char* name) {
-  *f = (CUfunction)module;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuModuleUnload(CUmodule module) { return CUDA_SUCCESS; }
-
-CUresult cuFuncGetAttribute(int* value, CUfunction_attribute a, CUfunction f) {
-  *value = a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
-  return CUDA_SUCCESS;
-}
-
-CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache c) { return CUDA_SUCCESS; }
-
-CUresult cuDeviceGet(CUdevice* device, int index) {
-  *device = index;
-  return CUDA_SUCCESS;
-}
+// A value, and success.
+#define ANSWERS(function, type, answer, ...)      \
+  CUresult function(type* value, ##__VA_ARGS__) { \
+    *value = (type)(answer);                      \
+    return CUDA_SUCCESS;                          \
+  }
+ANSWERS(cuDeviceGet, CUdevice, index, int index)
+ANSWERS(cuDevicePrimaryCtxRetain, CUcontext, 1, CUdevice device)
+ANSWERS(cuCtxGetCurrent, CUcontext, 1)
+ANSWERS(cuCtxGetDevice, CUdevice, 0)
+ANSWERS(cuCtxGetLimit, size_t, 0, CUlimit limit)
+ANSWERS(cuDriverGetVersion, int, CUDA_VERSION)
+ANSWERS(cuModuleLoadData, CUmodule, ++modules, const void* image)
+ANSWERS(cuModuleGetFunction, CUfunction, module, CUmodule module, const char* name)
+ANSWERS(cuFuncGetAttribute, int, a == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0,
+        CUfunction_attribute a, CUfunction f)
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute a, CUdevice device) {
   switch (a) {
@@ -73,35 +71,6 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute a, CUdevice device)
     default:
       *value = 0;
   }
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  *context = (CUcontext)1;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetCurrent(CUcontext* context) {
-  *context = (CUcontext)1;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetCurrent(CUcontext context) { return CUDA_SUCCESS; }
-
-CUresult cuCtxGetDevice(CUdevice* device) {
-  *device = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
-  *value = 0;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetLimit(CUlimit limit, size_t value) { return CUDA_SUCCESS; }
-
-CUresult cuDriverGetVersion(int* version) {
-  *version = CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
