@@ -1,63 +1,12 @@
 """Helpers: loops over cases, modules from text, and what replace_activations did to a model."""
 
-import functools
-import inspect
-import itertools
 import linecache
 import textwrap
-from collections.abc import Callable, Iterable
 
-import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelu_kernels.replace.derived import original
-
-
-def for_all(is_slow: Callable[..., bool] | None = None, **axes: Iterable) -> Callable:
-    """Make one test that runs all combinations of arguments and names each one that fails.
-
-    The combinations that ``is_slow`` picks become a second test, marked slow.
-    """
-    groups = {False: [], True: []}
-    for values in itertools.product(*axes.values()):
-        case = dict(zip(axes, values, strict=True))
-        groups[bool(is_slow and is_slow(**case))].append(case)
-    assert groups[False], "no case would run in `make test`"
-
-    def decorate(check):
-        @functools.wraps(check)
-        def test(cases, **fixtures):
-            _check_each(functools.partial(check, **fixtures), cases)
-
-        kept = [p for p in inspect.signature(check).parameters.values() if p.name not in axes]
-        cases = inspect.Parameter("cases", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        test.__signature__ = inspect.Signature([*kept, cases])
-        often = pytest.param(groups[False], id="often" if groups[True] else "all")
-        seldom = pytest.param(groups[True], id="seldom", marks=pytest.mark.slow)
-        return pytest.mark.parametrize("cases", [often, seldom][: 1 + bool(groups[True])])(test)
-
-    return decorate
-
-
-def _check_each(check, cases):
-    errors, skipped = {}, []
-    for case in cases:
-        name = ", ".join(getattr(value, "__name__", str(value)) for value in case.values())
-        torch.default_generator.manual_seed(0)
-        try:
-            check(**case)
-        except pytest.skip.Exception as skip:
-            skipped.append(f"{name}: {skip}")
-        except Exception as error:
-            errors[name] = error
-    report = [f"{name}: {type(error).__name__}: {error}" for name, error in errors.items()]
-    if errors:
-        raise AssertionError("\n\n".join(report)) from next(iter(errors.values()))
-    if skipped:
-        print("\n".join(skipped))
-    if len(skipped) == len(cases):
-        pytest.skip(skipped[0])
 
 
 def modules(base: type, bodies: dict[str, str], names: dict) -> dict[str, type]:

@@ -10,7 +10,7 @@ from torch.autograd import grad
 from torch.nn.functional import linear
 
 from gelu_kernels import nn
-from tests.replace.replacements import for_all
+from tests.cases import each
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -71,7 +71,7 @@ def lora(peft: object, model: torch.nn.Module, **options: object) -> torch.nn.Mo
     return peft.get_peft_model(model, peft.LoraConfig(r=2, init_lora_weights=False, **options))
 
 
-@for_all(glu=[False, True], targets=[["up"], ["down"], ["up", "down"], "all-linear"])
+@each(glu=[False, True], targets=[["up"], ["down"], ["up", "down"], "all-linear"])
 def test_lora_on_mlp(peft: object, targets: list[str] | str, glu: bool) -> None:
     model = torch.nn.Sequential(nn.MLP(8, 12, glu=glu)).double()
     adapted = lora(peft, model, target_modules=targets)
@@ -118,7 +118,7 @@ def int8_weights(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-@for_all(layer=[nn.MLP(16, 12), nn.MLP(16, 12, glu=True), *fused_layers()])
+@each(layer=[nn.MLP(16, 12), nn.MLP(16, 12, glu=True), *fused_layers()])
 def test_int8_weights(layer: torch.nn.Module) -> None:
     columns = 16
     if isinstance(layer, nn.MLP):
@@ -150,7 +150,7 @@ def quantisation_aware(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-@for_all(convert=[float8_training, quantisation_aware, int8_weights])
+@each(convert=[float8_training, quantisation_aware, int8_weights])
 def test_torchao_keeps_the_gates(convert: Callable[[torch.nn.Module], torch.nn.Module]) -> None:
     """torchao converts the linear layers of the MLPs, within its own errors, and no fused layer."""
     mlps = nn.MLP(16, 32), nn.MLP(16, 32, glu=True)

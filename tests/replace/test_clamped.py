@@ -9,7 +9,8 @@ import torch.nn.functional as F  # noqa: F401  for the texts
 from torch.nn import Module
 
 from gelu_kernels import replace_activations
-from tests.replace.replacements import Operators, compute, error, for_all, modules, operators
+from tests.cases import each
+from tests.replace.replacements import Operators, compute, error, modules, operators
 from tests.replace.test_gated import Parts
 
 
@@ -47,7 +48,7 @@ UNKNOWN = partial(CLAMPED["Clamped"], alpha=1.5)  # not a gate of ours
 ODD = [partial(CLAMPED["Clamped"], limit=limit) for limit in (0.0, float("inf"))]
 
 
-@for_all(make=[*CLAMPED.values(), UNKNOWN, *ODD])
+@each(make=[*CLAMPED.values(), UNKNOWN, *ODD])
 def test_clamped(make, device):
     model = make()
     x = 2 * torch.randn(5, 8, dtype=torch.float64, device=device)
@@ -80,7 +81,7 @@ WEIGHTED = {
 UNITS = modules(Parts, {name: body for name, (_, body) in WEIGHTED.items()}, globals())
 
 
-@for_all(name=WEIGHTED, recompute=[False, True])
+@each(name=WEIGHTED, recompute=[False, True])
 def test_weighted(name, recompute, device):
     model, (is_row, _) = UNITS[name]().to(device).double(), WEIGHTED[name]
     x = torch.randn(5, 7, 6, dtype=torch.float64, device=device)

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from gelu_kernels import replace_activations
+from tests.cases import each
 from tests.replace.equivalence.outcomes import MODES
-from tests.replace.replacements import Operators, for_all, operators
+from tests.replace.replacements import Operators, operators
 
 pytest.importorskip("transformers", reason="needs transformers")
 
@@ -70,7 +71,7 @@ def assert_same(actual, expected, tolerance=1e-9):
         assert float((a - e).detach().abs().max()) <= tolerance * float(e.detach().abs().max())
 
 
-@for_all(lambda name, mode: mode in ("fuse_bias", "recompute"), name=UNITS, mode=MODES)
+@each(lambda name, mode: mode in ("fuse_bias", "recompute"), name=UNITS, mode=MODES)
 def test_one_operator_computes_the_whole_unit(name, mode):
     module = tiny(name)
     method, operator = UNITS[name]
@@ -86,7 +87,7 @@ def test_one_operator_computes_the_whole_unit(name, mode):
     assert_same(found, expected)
 
 
-@for_all(name=[name for name in UNITS if name.endswith("Experts")])
+@each(name=[name for name in UNITS if name.endswith("Experts")])
 def test_experts_give_what_they_gave(name):
     module = tiny(name)
     x = rows(SIZES["hidden_size"])
@@ -98,7 +99,7 @@ def test_experts_give_what_they_gave(name):
     assert_same([module(x, index, weights)], [expected], tolerance)
 
 
-@for_all(name=UNITS)
+@each(name=UNITS)
 def test_the_limit_may_change_after_the_call(name):
     module, method = tiny(name), UNITS[name][0]
     other = copy.deepcopy(module)
@@ -114,7 +115,7 @@ def test_the_limit_may_change_after_the_call(name):
 STEP = {"MLP": ("forward", {"layer_idx": 0}), "Experts": ("_apply_gate", {"swiglu_limit": LIMIT})}
 
 
-@for_all(name=STEP)
+@each(name=STEP)
 def test_a_clamp_after_the_gate_is_reported(name):
     method, arguments = STEP[name]
     module = tiny(f"step3p7.Step3p7{name}", **arguments)
@@ -125,7 +126,7 @@ def test_a_clamp_after_the_gate_is_reported(name):
     assert_same(results(module, method), expected)
 
 
-@for_all(name=["inkling2.Inkling2", "inkling2_loop.Inkling2Loop"])
+@each(name=["inkling2.Inkling2", "inkling2_loop.Inkling2Loop"])
 def test_capped_units_of_another_formula_are_reported(name):
     config = SimpleNamespace(
         **SIZES, **SWITCHES, n_routed_experts=3, mlp_gate_softcap=2.0, mlp_up_softcap=2.0

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch.nn import GELU, Linear, Module, SiLU
 
 from gelu_kernels import replace_activations
+from tests.cases import each
 from tests.replace.replacements import (
     Operators,
     compute,
     error,
-    for_all,
     modules,
     operators,
     tree,
@@ -141,7 +141,7 @@ def bound_of(name):
     return 1e-6 if name == "Promoted" else 1e-12
 
 
-@for_all(name=PRODUCTS, activation=ACTIVATIONS)
+@each(name=PRODUCTS, activation=ACTIVATIONS)
 def test_gated(name, activation, device):
     model = PRODUCTS[name](ACTIVATIONS[activation]()).to(device).double()
     x = torch.randn(5, 7, 6, dtype=torch.float64, device=device)
@@ -155,7 +155,7 @@ def test_gated(name, activation, device):
     assert tree(model) == before
 
 
-@for_all(name=GATED)
+@each(name=GATED)
 def test_gated_is_one_operator(name):
     model = GATED[name]().eval()
     replace_activations(model)
@@ -169,7 +169,7 @@ def test_gated_is_one_operator(name):
 COMPILED = ("Gated", "ByOneName", "Private", "Decorated", "IntoBuffer", "Promoted")
 
 
-@for_all(lambda name: name not in COMPILED, name=PRODUCTS)
+@each(lambda name: name not in COMPILED, name=PRODUCTS)
 def test_gated_compiles(name):
     model = PRODUCTS[name]().double()
     x = torch.randn(3, 6, dtype=torch.float64)
@@ -293,7 +293,7 @@ class Writing(Parts):
 STAY = modules(Writing, {name: body for name, (_, body) in NOT_GATED.items()}, globals())
 
 
-@for_all(name=NOT_GATED, recompute=[False, True])
+@each(name=NOT_GATED, recompute=[False, True])
 def test_not_gated(name, recompute):
     model = STAY[name]().double()
     plain = copy.deepcopy(model)

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch.nn import GELU, Linear, Sequential, SiLU
 
 from gelu_kernels import replace_activations
-from tests.replace.replacements import error, for_all, modules, operators, reasons
+from tests.cases import each
+from tests.replace.replacements import error, modules, operators, reasons
 from tests.replace.test_gated import Parts
 from tests.replace.test_linear import BOTH, FUSED, RECOMPUTED, Mlp, mlp_of_modules
 
@@ -129,7 +130,7 @@ class UpFirstOfAll(Parts):
         return self.fc2(self.act(self.fc1(x))), y
 
 
-@for_all(name=["fc1", "act", "fc2"], options=[FUSED, RECOMPUTED])
+@each(name=["fc1", "act", "fc2"], options=[FUSED, RECOMPUTED])
 def test_a_hook_that_comes_during_the_call(name, options):
     results = []
     model = UpFirstOfAll(GELU()).double()

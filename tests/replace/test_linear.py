@@ -9,13 +9,13 @@ from torch.nn import GELU, Dropout, Identity, Linear, Sequential
 
 from gelu_kernels import nn, replace_activations
 from tests import bits
+from tests.cases import each
 from tests.replace.replacements import (
     Operators,
     SavedBytes,
     changes,
     compute,
     error,
-    for_all,
     operators,
     reasons,
     tree,
@@ -60,7 +60,7 @@ FUSED, RECOMPUTED = {"fuse_bias": True}, {"recompute": True}
 BOTH = FUSED | RECOMPUTED
 
 
-@for_all(make=LINEAR, dtype=[torch.float32, torch.bfloat16])
+@each(make=LINEAR, dtype=[torch.float32, torch.bfloat16])
 def test_recomputing_has_the_same_bits_for_less_memory(make, dtype):
     model = make().to(dtype)
     x = torch.randn(5, 6, dtype=dtype)
@@ -75,7 +75,7 @@ def test_recomputing_has_the_same_bits_for_less_memory(make, dtype):
     assert kept[0] - kept[1] == 5 * 8 * dtype.itemsize
 
 
-@for_all(make=LINEAR)
+@each(make=LINEAR)
 def test_linear_layers_stay(make):
     model = make().double()
     before, state = tree(model), model.state_dict()
@@ -105,7 +105,7 @@ def test_conv1d():
     assert error(compute(model, x), expected) < 1e-12
 
 
-@for_all(dtype=[torch.float32, torch.bfloat16])
+@each(dtype=[torch.float32, torch.bfloat16])
 def test_fusing_a_bias_saves_no_more_memory(dtype):
     x = torch.randn(64, 6, dtype=dtype, requires_grad=True)
     saved = {}
@@ -120,7 +120,7 @@ def test_fusing_a_bias_saves_no_more_memory(dtype):
     assert saved[False] == saved[None] and saved[True] <= saved[None] + bias
 
 
-@for_all(options=[{}, FUSED, RECOMPUTED])
+@each(options=[{}, FUSED, RECOMPUTED])
 def test_compiles_once(options):
     """Layers of one class share their code, and guards hold from call to call."""
     layers = [make() for make in (GatedMlp, Mlp, mlp_of_modules) for _ in range(2)]
@@ -180,7 +180,7 @@ NOT_LINEAR = {
 }
 
 
-@for_all(case=NOT_LINEAR)
+@each(case=NOT_LINEAR)
 def test_not_linear(case):
     model = Mlp()
     NOT_LINEAR[case](model)
@@ -221,7 +221,7 @@ def test_a_linear_layer_in_two_places():
             assert error(compute(model, x), expected) < 1e-12
 
 
-@for_all(shape=[(1,), (4, 8)])
+@each(shape=[(1,), (4, 8)])
 def test_biases_of_other_shapes(shape):
     model, x = Mlp(), torch.randn(4, 6)
     model.fc1.bias = torch.nn.Parameter(torch.randn(shape))
@@ -246,7 +246,7 @@ def test_one_call_after_another():
     assert type(model) is Mlp and type(model.act) is GELU
 
 
-@for_all(cls=[Mlp, GatedMlp])
+@each(cls=[Mlp, GatedMlp])
 def test_an_activation_that_saves_a_code(cls):
     """A code of its derivative, that is: no option drops it."""
     model = cls(nn.GELU(save="8bit"))

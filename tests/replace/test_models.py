@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from gelu_kernels import replace_activations
+from tests.cases import each
 from tests.replace.equivalence.outcomes import replace
-from tests.replace.replacements import SavedBytes, changes, error, for_all, operators, reasons, tree
+from tests.replace.replacements import SavedBytes, changes, error, operators, reasons, tree
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 
@@ -179,7 +180,7 @@ METHODS = {
 # With a Linear to fuse, transformers' Conv1D, a gated linear unit, experts, and two models in one.
 FEW = ("bert", "gpt2", "llama", "mixtral", "clip")
 OPTIONS = ["plain", "fuse_bias", "recompute"]
-for_all_families = partial(for_all, lambda name, **_: name not in FEW, name=MODELS)
+each_family = partial(each, lambda name, **_: name not in FEW, name=MODELS)
 
 
 @functools.cache
@@ -248,7 +249,7 @@ def distance(actual, expected):
     return float((a - e).norm() / e.norm())
 
 
-@for_all_families(options=OPTIONS)
+@each_family(options=OPTIONS)
 def test_what_is_replaced(name, options):
     """Parameters, state dict and layers do not change, and restore() undoes the rest."""
     _, old, gate, owners = MODELS[name]
@@ -286,14 +287,14 @@ def test_what_is_replaced(name, options):
     assert torch.equal(logits(model, made(name)[1]), unpatched)
 
 
-@for_all_families(options=OPTIONS)
+@each_family(options=OPTIONS)
 def test_float64(name, options):
     """Outputs and gradients are within 1e-10 of the unpatched model's."""
     model, inputs = made(name)
     assert error(compute(replaced(name, options), inputs), compute(model, inputs)) < bound_of(name)
 
 
-@for_all_families()
+@each_family()
 def test_bfloat16(name):
     """Outputs and gradients are at most 5/4 as far from float64's as the unpatched model's.
 
@@ -308,7 +309,7 @@ def test_bfloat16(name):
         assert 0 < distance(compute(model, inputs), exact) < min(1.25 * unpatched, 2**-5), options
 
 
-@for_all_families()
+@each_family()
 def test_a_bfloat16_step(name):
     """For most parameters the rounding of the step is the whole error: 0.997 to 1.002 times as much
     over six seeds."""
@@ -320,7 +321,7 @@ def test_a_bfloat16_step(name):
     assert 0 < distance(patched, exact) < 1.005 * unpatched
 
 
-@for_all_families(options=["plain", "fuse_bias"])
+@each_family(options=["plain", "fuse_bias"])
 def test_training(name, options):
     """Three steps lead to the same parameters."""
     models = [copy.deepcopy(model) for model in (made(name)[0], replaced(name, options))]
@@ -348,7 +349,7 @@ def saved_bytes(model, inputs):
     return saved.total
 
 
-@for_all_families()
+@each_family()
 def test_memory(name):
     """No more is saved than before; recomputing saves less and gives the same bits."""
     model, inputs = made(name)
@@ -361,7 +362,7 @@ def test_memory(name):
     assert all(map(torch.equal, *results))
 
 
-@for_all_families(options=["plain", "fuse_bias"])
+@each_family(options=["plain", "fuse_bias"])
 def test_state_dict_both_ways(name, options):
     plain, inputs = made(name)
     models = [copy.deepcopy(plain), copy.deepcopy(replaced(name, options))]
@@ -383,7 +384,7 @@ def test_save_pretrained(tmp_path):
     assert torch.equal(logits(loaded.eval(), inputs), logits(model.eval(), inputs))
 
 
-@for_all_families(options=["plain", "fuse_bias"])
+@each_family(options=["plain", "fuse_bias"])
 def test_copies(name, options):
     model, inputs = replaced(name, options), made(name)[1]
     expected = logits(model, inputs)
@@ -397,7 +398,7 @@ def test_copies(name, options):
 COMPILED = [("bert", "fuse_bias"), *((name, "recompute") for name in MODELS)]
 
 
-@for_all(lambda case: case not in COMPILED[:1] + [("llama", "recompute")], case=COMPILED)
+@each(lambda case: case not in COMPILED[:1] + [("llama", "recompute")], case=COMPILED)
 def test_compile(case):
     inputs = made(case[0])[1]
     torch.compiler.reset()
@@ -421,7 +422,7 @@ def activation_classes():
     return {name: known.get(name) for name in [*names, "swish"]}
 
 
-@for_all(name=activation_classes())
+@each(name=activation_classes())
 def test_transformers_activations(name):
     gate = activation_classes()[name]
     if gate is None:

@@ -14,12 +14,12 @@ from torch._dynamo.backends.debugging import aot_eager
 from torch.nn import GELU, Linear, Module, Sequential, SiLU
 
 from gelu_kernels import replace_activations
+from tests.cases import each
 from tests.replace.replacements import (
     Operators,
     changes,
     compute,
     error,
-    for_all,
     operators,
     reasons,
     tree,
@@ -29,7 +29,7 @@ from tests.replace.test_linear import Mlp
 # Modules that are replaced
 
 
-@for_all(make=[GELU, partial(GELU, "tanh"), SiLU], fuse_bias=[False, True])
+@each(make=[GELU, partial(GELU, "tanh"), SiLU], fuse_bias=[False, True])
 def test_values_and_gradients(make, fuse_bias, device):
     model = Sequential(Linear(6, 8), make(), Mlp(make())).to(device)
     model[2].fc1 = Linear(8, 8, device=device)
@@ -85,7 +85,7 @@ def test_attributes_are_read_at_each_call():
     assert silu(x) is x
 
 
-@for_all(activation=[GELU("tanh"), SiLU()])
+@each(activation=[GELU("tanh"), SiLU()])
 def test_an_activation_itself(activation):
     x = torch.linspace(-3, 3, 64, dtype=torch.float64)
     expected = activation(x)
@@ -101,7 +101,7 @@ GELU_FUNCTIONS = [F.gelu, partial(F.gelu, approximate="tanh")]
 SILU_FUNCTIONS = [F.silu, partial(F.silu, inplace=False)]
 
 
-@for_all(old=GELU_FUNCTIONS + SILU_FUNCTIONS, fuse_bias=[False, True])
+@each(old=GELU_FUNCTIONS + SILU_FUNCTIONS, fuse_bias=[False, True])
 def test_functions_held_as_attributes(old, fuse_bias):
     model = Mlp(old).double()
     x = torch.randn(4, 6, dtype=torch.float64)
@@ -131,7 +131,7 @@ def encoder(activation):
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
-@for_all(activation=["gelu", F.gelu, GELU()], fuse_bias=[False, True])
+@each(activation=["gelu", F.gelu, GELU()], fuse_bias=[False, True])
 def test_transformer_encoder(activation, fuse_bias):
     model = encoder(activation)
     x = torch.randn(3, 5, 8, dtype=torch.float64)
@@ -247,7 +247,7 @@ def test_hooks_go_with_an_activation():
 # Undoing, copying, compiling
 
 
-@for_all(fuse_bias=[False, True])
+@each(fuse_bias=[False, True])
 def test_restore(fuse_bias):
     model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh"), Linear(6, 6), GELU())
     before, representation = tree(model), repr(model)
@@ -259,7 +259,7 @@ def test_restore(fuse_bias):
     assert tree(model) == before
 
 
-@for_all(fuse_bias=[False, True])
+@each(fuse_bias=[False, True])
 def test_copies(fuse_bias):
     model = Sequential(Mlp(), Mlp(F.gelu), GELU("tanh"))
     replacement = replace_activations(model, fuse_bias=fuse_bias)

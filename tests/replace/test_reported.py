@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch.nn import GELU, Linear, Module, Sequential, Sigmoid, SiLU
 
 from gelu_kernels import replace_activations, replace_gelu
-from tests.replace.replacements import for_all, modules, reasons, tree
+from tests.cases import each
+from tests.replace.replacements import modules, reasons, tree
 from tests.replace.test_linear import Mlp
 
 # Activations that may not be a gate, or do more
@@ -293,7 +294,7 @@ def left_alone():
         yield make, "forward", "it computes a gate that is not known"
 
 
-@for_all(case=left_alone())
+@each(case=left_alone())
 def test_left_alone(case, capsys):
     make, name, why = case
     model = make()

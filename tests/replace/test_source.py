@@ -14,7 +14,7 @@ from types import FunctionType, ModuleType
 import torch
 
 from gelu_kernels.replace.source import Sources, rebuild
-from tests.replace.replacements import for_all
+from tests.cases import each
 
 MODULES = [
     ast, contextlib, dataclasses, functools, inspect, textwrap, typing, torch.nn.modules.module,
@@ -37,7 +37,7 @@ def functions_of(module: ModuleType) -> list[FunctionType]:
 
 
 # In a large file each function takes 30 ms.
-@for_all(lambda module, step: step == 1, module=MODULES, step=[13, 1])
+@each(lambda module, step: step == 1, module=MODULES, step=[13, 1])
 def test_functions_are_read(module: ModuleType, step: int) -> None:
     sources = Sources()
     functions = functions_of(module)

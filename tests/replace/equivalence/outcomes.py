@@ -9,7 +9,7 @@ import torch
 from torch.nn import GELU, Linear, Module, Sequential, SiLU
 
 from gelu_kernels import replace_activations
-from tests.replace.replacements import for_all
+from tests.cases import each
 
 MODES = {
     "plain": {},
@@ -118,7 +118,7 @@ def _adds_little(name, mode, **_):
 
 
 # "recompute" fuses what "both" does in each of these models.
-for_all_models = partial(for_all, _adds_little, name=MODELS, mode=["plain", *OFTEN])
+each_model = partial(each, _adds_little, name=MODELS, mode=["plain", *OFTEN])
 
 
 def two(make):

@@ -17,7 +17,7 @@ from tests.replace.equivalence.changes import (
 from tests.replace.equivalence.outcomes import (
     MODELS,
     assert_same,
-    for_all_models,
+    each_model,
     replace,
     two,
 )
@@ -49,7 +49,7 @@ HOOKS["hook with keywords"] = lambda m: m.register_forward_hook(
 )
 
 
-@for_all_models(when=["before", "after"], hook=HOOKS)
+@each_model(when=["before", "after"], hook=HOOKS)
 def test_hooks(hook, name, mode, when):
     def change(model, part):
         HOOKS[hook](model.get_submodule(part))
@@ -93,7 +93,7 @@ LAYER_CHANGES = {
 }
 
 
-@for_all_models(when=["before", "after"], kind=LAYER_CHANGES)
+@each_model(when=["before", "after"], kind=LAYER_CHANGES)
 def test_layers(kind, name, mode, when):
     def change(model, part):
         LAYER_CHANGES[kind](model.get_submodule(part))
@@ -102,7 +102,7 @@ def test_layers(kind, name, mode, when):
         assert_same_after(change, name, part, mode, when)
 
 
-@for_all_models(when=["before", "after"], new=IN_PLACE_OF_LINEAR)
+@each_model(when=["before", "after"], new=IN_PLACE_OF_LINEAR)
 def test_replaced_layers(new, name, mode, when):
     def change(model, part):
         setattr(model, part, IN_PLACE_OF_LINEAR[new](model.get_submodule(part)))
@@ -114,7 +114,7 @@ def test_replaced_layers(new, name, mode, when):
 NEW_ACTIVATIONS = {**IN_PLACE_OF_ACTIVATION, "function": lambda m: torch.tanh}
 
 
-@for_all_models(new=NEW_ACTIVATIONS)
+@each_model(new=NEW_ACTIVATIONS)
 def test_replaced_activation(new, name, mode):
     def change(model, part):
         act = NEW_ACTIVATIONS[new](None)
@@ -138,7 +138,7 @@ NORMS = {
 }
 
 
-@for_all_models(steps=STEPS, kind=NORMS)
+@each_model(steps=STEPS, kind=NORMS)
 def test_any_order(steps, kind, name, mode):
     norm, remove = (OF_LINEAR[change] for change in NORMS[kind])
     models = two(name)

@@ -20,7 +20,7 @@ from tests.replace.equivalence.outcomes import (
     Mlp,
     assert_same,
     difference,
-    for_all_models,
+    each_model,
     inputs,
     outcome,
     replace,
@@ -31,7 +31,7 @@ from tests.replace.replacements import Operators
 # Adapters and quantisation
 
 
-@for_all_models(when=["before", "after", "then restored"])
+@each_model(when=["before", "after", "then restored"])
 def test_peft(name, mode, when):
     peft = pytest.importorskip("peft", reason="needs peft")
     layers = MODELS[name][1]
@@ -56,7 +56,7 @@ def test_peft(name, mode, when):
         assert_same(merged[1], merged[0])
 
 
-@for_all_models(when=["before", "after"])
+@each_model(when=["before", "after"])
 def test_int8_weights(name, mode, when):
     quantization = pytest.importorskip("torchao.quantization", reason="needs torchao")
     reference, model = (model.float() for model in two(name))
@@ -85,7 +85,7 @@ class Doubled(TorchFunctionMode):
         return 2 * y if function in functions else y
 
 
-@for_all_models()
+@each_model()
 def test_function_modes(name, mode):
     reference, model = two(name)
     plain = outcome(reference, inputs(), False)
@@ -128,7 +128,7 @@ SEEN_BY = {
 }
 
 
-@for_all_models(hooks=SEEN_BY)
+@each_model(hooks=SEEN_BY)
 def test_hooks_see_the_same_tensors(hooks, name, mode):
     reference, model = two(name)
     expected, of_reference = seen_by(reference, SEEN_BY[hooks])
@@ -140,7 +140,7 @@ def test_hooks_see_the_same_tensors(hooks, name, mode):
     assert_same(model, reference)  # once more without hooks
 
 
-@for_all_models()
+@each_model()
 def test_torchinfo(name, mode):
     torchinfo = pytest.importorskip("torchinfo", reason="needs torchinfo")
     summaries = []

@@ -17,20 +17,21 @@ from torch.nn import GELU, Linear, Module, Sequential, SiLU
 from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 from gelu_kernels import replace_activations
+from tests.cases import each
 from tests.replace.equivalence.outcomes import (
     MODES,
     Gated,
     Mlp,
     assert_same,
     difference,
-    for_all_models,
+    each_model,
     inputs,
     outcome,
     replace,
     two,
 )
 from tests.replace.equivalence.test_others import Doubled
-from tests.replace.replacements import Operators, for_all, operators
+from tests.replace.replacements import Operators, operators
 
 
 def twice(function):
@@ -64,7 +65,7 @@ def by_pytest(cls, new):
         yield
 
 
-@for_all_models(patch=[by_assignment, by_mock, by_pytest])
+@each_model(patch=[by_assignment, by_mock, by_pytest])
 def test_a_wrapped_method_that_is_put_back(name, mode, patch):
     model, other = two(name)
     reference, _ = two(name)
@@ -73,12 +74,12 @@ def test_a_wrapped_method_that_is_put_back(name, mode, patch):
     base, own = type(reference), vars(type(reference)).get("forward")
     for _ in patch(type(model), twice):
         doubled = [2 * expected[0]]
-        for each in (model, other, reference):
-            assert not difference(outcome(each, inputs(), False), doubled)
+        for patched in (model, other, reference):
+            assert not difference(outcome(patched, inputs(), False), doubled)
     assert vars(base)["forward"] is own
-    for each in (model, other, reference):
-        assert_same(each, reference)
-        assert not difference(outcome(each, inputs(), False), expected)
+    for patched in (model, other, reference):
+        assert_same(patched, reference)
+        assert not difference(outcome(patched, inputs(), False), expected)
     assert is_fused(model)
 
 
@@ -128,7 +129,7 @@ def test_a_method_that_wraps_a_fused_one_is_read(monkeypatch):
     assert "no source is found" in replace(Gated(), "both").not_recomputed["act"]
 
 
-@for_all(wrap=[lambda called: called, staticmethod])
+@each(wrap=[lambda called: called, staticmethod])
 def test_a_method_replaced_by_another_callable(wrap):
     model = Gated()
     replace(model, "both")
@@ -160,7 +161,7 @@ class Reduced(Gated):
         return self.__class__, (), self.__dict__
 
 
-@for_all(make=[Reduced, Gated])
+@each(make=[Reduced, Gated])
 def test_pickles_that_hold_the_class(make):
     model = make().double()
     replace(model, "both")
@@ -171,7 +172,7 @@ def test_pickles_that_hold_the_class(make):
 # Formulas, patched before
 
 
-@for_all(cls=[GELU, SiLU])
+@each(cls=[GELU, SiLU])
 def test_a_formula_that_is_patched_before(cls):
     model = Sequential(Linear(6, 8), cls(), Linear(8, 6)).double()
     with mock.patch.object(cls, "forward", lambda self, x: 2 * x):
@@ -211,13 +212,13 @@ assert torch.allclose(model(x), expected, rtol=1e-9, atol=1e-12)
 PATCHES = ["F.linear", "nn.Linear.forward", "F.gelu", "F.silu", "nn.Sequential.forward"]
 
 
-@for_all(lambda name: name != "F.linear", name=PATCHES)
+@each(lambda name: name != "F.linear", name=PATCHES)
 def test_what_is_patched_before_the_import(name):
     program = PATCHED_FIRST.format(patch=f"{name} = twice({name})")
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
-@for_all(mode=MODES)
+@each(mode=MODES)
 def test_calls_of_all_modules(mode):
     reference, model = two("mlp")
     replace(model, mode)
@@ -261,7 +262,7 @@ class Changed(Tensor):
         return 2 * y if function in (F.gelu, F.silu) else y
 
 
-@for_all(held=[*itertools.product([Held, Asked], [F.gelu, F.silu]), (WithMore, F.silu)], mode=MODES)
+@each(held=[*itertools.product([Held, Asked], [F.gelu, F.silu]), (WithMore, F.silu)], mode=MODES)
 def test_functions_that_are_attributes(held, mode):
     cls, act = held
     reference, model = two(partial(cls, act))
@@ -310,7 +311,7 @@ def asking(function):
     return wrapper
 
 
-@for_all(mode=MODES)
+@each(mode=MODES)
 def test_a_decorator_that_is_switched(mode):
     class Decorated(Gated):
         forward = switched(Gated.forward)
@@ -354,20 +355,20 @@ FUSED = {
 }
 
 
-@for_all(make=FUSED, mode=MODES)
+@each(make=FUSED, mode=MODES)
 def test_outcome_of_odd_modules(make, mode):
     reference, model = two(make)
     assert operators(replace(model, mode)) == FUSED[make]
     assert_same(model, reference)
 
 
-@for_all_models()
+@each_model()
 def test_gradients_of_samples(name, mode):
     reference, model = (model.float() for model in two(name))
     replace(model, mode)
     x = inputs().float()
-    for each in (reference, model):
-        call_for_per_sample_grads(each)(x).sum().backward()
+    for module in (reference, model):
+        call_for_per_sample_grads(module)(x).sum().backward()
     for p, q in zip(model.parameters(), reference.parameters(), strict=True):
         assert torch.allclose(p.grad_sample, q.grad_sample, atol=1e-6)
 

@@ -4,14 +4,14 @@ part in another context (rows.py): results, gradients and exceptions stay the sa
 import torch
 from torch.nn import SiLU
 
+from tests.cases import each
 from tests.replace.equivalence.outcomes import MODES, difference, outcome, replace
 from tests.replace.equivalence.rows import CASES, Parts
-from tests.replace.replacements import for_all
 
 TRAINING = (False, True)
 
 
-@for_all(name=CASES, mode=MODES, training=TRAINING)
+@each(name=CASES, mode=MODES, training=TRAINING)
 def test_row(name, mode, training):
     models = []
     for _ in range(2):
@@ -27,7 +27,7 @@ def test_row(name, mode, training):
     assert not difference(outcome(models[1], x, training), expected)
 
 
-@for_all(mode=MODES)
+@each(mode=MODES)
 def test_values_by_hand(mode):
     """x * silu(x) at 1 has the derivative silu(1) where the gate has no gradient; with GELU,
     hardsigmoid_(x) * gelu(x) at -1 is gelu(-1) / 3."""
@@ -57,7 +57,7 @@ class Autocast(Parts):
             return y, g, self.fc2(g.float())
 
 
-@for_all(mode=MODES, training=TRAINING)
+@each(mode=MODES, training=TRAINING)
 def test_autocast(mode, training):
     model = Autocast()
     x = torch.randn(4, 6)
@@ -70,7 +70,7 @@ def test_autocast(mode, training):
 # Code that is changed before or after the replacement
 
 
-@for_all(mode=MODES, when=["before", "after", "instance before", "instance after"])
+@each(mode=MODES, when=["before", "after", "instance before", "instance after"])
 def test_forward_is_patched(when, mode):
     class Mlp(Parts):
         def forward(self, x):

@@ -14,15 +14,16 @@ from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+from tests.cases import each
 from tests.replace.equivalence.outcomes import (
     MODELS,
     MODES,
     Gated,
-    for_all_models,
+    each_model,
     inputs,
     replace,
 )
-from tests.replace.replacements import compute, error, for_all
+from tests.replace.replacements import compute, error
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def changed(model: Module, mode: str, is_before: bool, change) -> Module:
     return model
 
 
-@for_all_models(is_before=[True, False])
+@each_model(is_before=[True, False])
 def test_fully_shard(name, mode, is_before, mesh):
     model, x = MODELS[name][0]().double(), inputs()
     expected = numbers(model, x)
@@ -64,7 +65,7 @@ def test_a_second_call_after_fully_shard(mesh):
     assert error(numbers(model, x), expected) < 1e-12
 
 
-@for_all_models(is_before=[True, False])
+@each_model(is_before=[True, False])
 def test_data_parallel(name, mode, is_before, mesh):
     model, x = MODELS[name][0]().double(), inputs()
     expected = numbers(model, x)
@@ -74,7 +75,7 @@ def test_data_parallel(name, mode, is_before, mesh):
     assert error(found, expected[2:]) < 1e-12
 
 
-@for_all(mode=MODES, is_before=[True, False])
+@each(mode=MODES, is_before=[True, False])
 def test_tensor_parallel(mode, is_before, mesh):
     model, x = Gated().double(), inputs()
     plan = {"gate_proj": ColwiseParallel(), "up_proj": ColwiseParallel()}
@@ -84,7 +85,7 @@ def test_tensor_parallel(mode, is_before, mesh):
     assert error(numbers(model, x), expected) < 1e-12
 
 
-@for_all_models(use_reentrant=[True, False])
+@each_model(use_reentrant=[True, False])
 def test_checkpoint(name, mode, use_reentrant):
     model, x = MODELS[name][0]().double(), inputs()
     expected = numbers(model, x)
@@ -96,7 +97,7 @@ def test_checkpoint(name, mode, use_reentrant):
     assert error(found, expected[1:]) < 1e-12
 
 
-@for_all_models()
+@each_model()
 def test_torch_func(name, mode):
     model, x = MODELS[name][0]().double(), inputs()
     models = [MODELS[name][0]().double() for _ in range(3)]
@@ -125,7 +126,7 @@ def test_torch_func(name, mode):
     assert error([t.detach() for t in results()], expected) < 1e-12
 
 
-@for_all_models()
+@each_model()
 def test_gradcheck(name, mode):
     model = MODELS[name][0]().double()
     x = inputs()[:2].requires_grad_()
@@ -134,7 +135,7 @@ def test_gradcheck(name, mode):
     assert torch.autograd.gradgradcheck(model, x)
 
 
-@for_all_models()
+@each_model()
 def test_traces(name, mode):
     model, x = MODELS[name][0]().double(), inputs()
     expected = model(x).detach()
@@ -147,7 +148,7 @@ def test_traces(name, mode):
 
 
 @pytest.mark.filterwarnings("ignore:.gradient_checkpointing_enable. is deprecated")
-@for_all(lambda mode: mode != "both", mode=MODES)
+@each(lambda mode: mode != "both", mode=MODES)
 def test_generate_and_gradient_checkpointing(mode):
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     torch.default_generator.manual_seed(0)
