@@ -1,4 +1,4 @@
-"""A function beside its reference: the value, and the gradients of a weighted sum of it."""
+"""Compares a function with its reference: the value, and the gradients of a weighted sum."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ Function = Callable[..., Tensor]
 
 
 def value_and_gradients(f: Function, inputs: list[Tensor] | tuple[Tensor, ...]) -> list[Tensor]:
-    """Of copies of the inputs; the results in float64."""
+    """For copies of the inputs; the results in float64."""
     inputs = [t.detach().clone().requires_grad_() for t in inputs]
     torch.manual_seed(SEED)
     y = f(*inputs)

@@ -1,7 +1,7 @@
-"""torch.compile, export and make_fx around every public operator: one graph for all shapes, the
-values and gradients of the reference, the masks that eager calls draw.
+"""torch.compile, export and make_fx of every public operator: one graph for all shapes, the values
+and gradients of the reference, and the masks that eager calls draw.
 
-Fusion: test_fusion.py. Packages: test_aot_inductor.py. What fake tensors are told: test_layout.py.
+Fusion: test_fusion.py. Packages: test_aot_inductor.py. Fake tensors: contracts/test_layout.py.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels.operators.types import Extent
 from tests.calls import PUBLIC_CALLS, SEED, Call, Results
+from tests.cases import each
 from tests.compile.comparison import check, close
 from tests.everything import Everything, Layer, everything, function, sample_of
 
@@ -25,18 +26,11 @@ def compiled_anew() -> None:
     torch.compiler.reset()
 
 
-@pytest.fixture(params=PUBLIC_CALLS, ids=str)
-def call(request: pytest.FixtureRequest) -> Call:
-    return request.param
-
-
-# Graphs
-
-
-@pytest.mark.parametrize("dynamic", [None, True], ids=["automatic", "dynamic"])
+@each(dynamic=[None, True])
 def test_graphs_for_all_shapes(dynamic: bool | None, device: str) -> None:
-    """One if it is told, two if it has to find out. Torch begins the first one again where it finds
-    that a number, which it took for one that changes too, has to be a constant."""
+    """One graph if sizes are declared dynamic, else a second one from the second size on. Torch
+    restarts the first when a number that it took for a variable has to be a constant."""
+    torch.compiler.reset()
     counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(everything, fullgraph=True, dynamic=dynamic, backend=counter)
     counts = []
@@ -46,7 +40,9 @@ def test_graphs_for_all_shapes(dynamic: bool | None, device: str) -> None:
     assert [count - counts[0] for count in counts] == ([0, 0, 0] if dynamic else [0, 1, 1])
 
 
+@each(call=PUBLIC_CALLS)
 def test_the_graph_holds_the_operator(call: Call, device: str) -> None:
+    torch.compiler.reset()
     graphs = []
 
     def backend(module: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:
@@ -58,7 +54,9 @@ def test_the_graph_holds_the_operator(call: Call, device: str) -> None:
     assert any(node.target == op for node in graphs[0].graph.nodes)
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    "dynamic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["static", "dynamic"]
+)
 def test_inductor(dynamic: bool, device: str) -> None:
     compiled = torch.compile(everything, fullgraph=True, dynamic=dynamic)
     for rows in (6, 7) if dynamic else (6,):
@@ -66,6 +64,7 @@ def test_inductor(dynamic: bool, device: str) -> None:
 
 
 def checkpointed(call: Call) -> Callable[..., Tensor]:
+    torch.compiler.reset()
     f = function(call)
 
     def block(*tensors: Tensor) -> Tensor:
@@ -76,6 +75,7 @@ def checkpointed(call: Call) -> Callable[..., Tensor]:
 
 # Without it, torch draws what a graph on a GPU recomputes from generators of the graph's own.
 @inductor.patch(fallback_random=True)
+@each(call=PUBLIC_CALLS)
 def test_checkpoint(call: Call, device: str) -> None:
     """Recomputation in backward draws the mask that forward drew."""
     sample = sample_of(call, device)
@@ -95,9 +95,10 @@ def test_checkpoint_with_generators_of_the_graph(device: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@each(compiled=[False, True])
 def test_compiled_autograd(compiled: bool, device: str) -> None:
     """For other shapes, and from its cache."""
+    torch.compiler.reset()
     f = torch.compile(everything, backend="aot_eager") if compiled else everything
     compiler = torch.compile(backend="aot_eager", fullgraph=True)
     with torch._dynamo.compiled_autograd._enable(compiler):
@@ -105,7 +106,21 @@ def test_compiled_autograd(compiled: bool, device: str) -> None:
             Everything(device, rows).check(f)
 
 
-def test_compiled_autograd_of_one_input_alone(call: Call, device: str) -> None:
+# Each input is a compilation.
+ONE_OF_EACH_FAMILY = [*{call.op.family: call for call in PUBLIC_CALLS}.values()]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [ONE_OF_EACH_FAMILY, pytest.param(PUBLIC_CALLS, marks=pytest.mark.slow)],
+    ids=["of each family", "all"],
+)
+def test_compiled_autograd_of_one_input_alone(calls: list[Call], device: str) -> None:
+    each(call=calls)(check_one_input_alone)(device=device)
+
+
+def check_one_input_alone(call: Call, device: str) -> None:
+    torch.compiler.reset()
     compiler = torch.compile(backend="aot_eager", fullgraph=True)
     for place in range(len(call.tensors)):
         sample = sample_of(call, device)
@@ -120,7 +135,7 @@ def test_compiled_autograd_of_one_input_alone(call: Call, device: str) -> None:
 
 
 def test_export(device: str) -> None:
-    """Of any number of rows; a call draws the seeds that eager calls draw."""
+    """For any number of rows; a call draws the seeds that eager calls draw."""
     everything = Everything(device)
     rows = torch.export.Dim("rows", min=2)
     extents = [extent for call in PUBLIC_CALLS for extent in call.tensors.values()]
@@ -138,7 +153,7 @@ def test_export(device: str) -> None:
             Everything(device, rows).check(program.module())
 
 
-@pytest.mark.parametrize("tracing", ["real", "fake", "symbolic"])
+@each(call=PUBLIC_CALLS, tracing=["real", "fake", "symbolic"])
 def test_make_fx(call: Call, tracing: str, device: str) -> None:
     sample = sample_of(call, device)
     leaves = sample.leaves()
@@ -159,9 +174,11 @@ def test_make_fx(call: Call, tracing: str, device: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@each(call=PUBLIC_CALLS)
 def test_training_in_cuda_graphs(call: Call, device: str) -> None:
     if device != "cuda":
-        pytest.skip("of a GPU")
+        pytest.skip("CUDA graphs are of the CUDA kernels")
+    torch.compiler.reset()
     compiled = torch.compile(function(call), fullgraph=True, mode="reduce-overhead")
     for _ in range(4):  # a warm-up, a capture, replays
         torch.compiler.cudagraph_mark_step_begin()

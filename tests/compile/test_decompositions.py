@@ -1,7 +1,5 @@
-"""gelu_kernels.decompositions: programs without an operator of ours, forward and backward, and
-their values beside float64.
-
-By onnxruntime: test_onnx.py.
+"""gelu_kernels.decompositions: programs without our operators, forward and backward, compared with
+float64. Run by onnxruntime: test_onnx.py.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from gelu_kernels import decompositions, functional, nn, reference
 from tests.calls import CORE_CALLS, DTYPES, GATES, PUBLIC_CALLS, Call, as_tuple, normal
+from tests.cases import each
 from tests.compile.comparison import bf16_close, close
 from tests.everything import function, sample_of
 from tests.oracles import oracle
@@ -36,14 +35,13 @@ def ours(targets: Iterable[object]) -> list[str]:
 
 
 def test_every_operator_is_in_the_table() -> None:
-    """But those that DTensors alone call."""
+    """Except those that only DTensors call."""
     names = {n for n in torch._C._dispatch_get_all_op_names() if n.startswith("gelu_kernels::")}
     names -= {"gelu_kernels::draw_shard", "gelu_kernels::random_seed"}
     assert {op.name() for op in TABLE} == names
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("call", CORE, ids=str)
+@each(call=CORE, dtype=DTYPES)
 def test_core_operators(call: Call, dtype: torch.dtype) -> None:
     for gate in call.gates:
         sample = call.sample((7, 12), partial(normal, dtype=dtype), gate)
@@ -64,11 +62,10 @@ def expected_of(gate: str, order: int, x: Tensor) -> Tensor:
     return torch.from_numpy(oracle.reference(gate, order, x.double().numpy()))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("gate", GATES)
+@each(gate=GATES, dtype=DTYPES)
 def test_error_of_a_gate(gate: str, dtype: torch.dtype) -> None:
-    """Of the value 4 eps abs(x), of the derivative 8 eps, for the eps of float32 or float64; and
-    half a unit of 16 bits."""
+    """The value is within 4 eps abs(x), the derivative within 8 eps, for the eps of float64 or
+    float32; 16-bit results may be half a unit further off."""
     x = torch.linspace(-40, 40, 801 if dtype == torch.float64 else 80001, dtype=torch.float64)
     x = x.to(dtype)
     y = TABLE[ops.gate_forward.default](x, None, gate)
@@ -86,7 +83,7 @@ def test_error_of_a_gate(gate: str, dtype: torch.dtype) -> None:
 
 
 def test_a_bias_is_added_in_float32() -> None:
-    """1 + 2^-8 is no bfloat16: rounded, it would put the result two halves of a unit off."""
+    """1 + 2^-8 is no bfloat16: a rounded sum would put the result a unit off."""
     x, bias = torch.ones(1, 1).bfloat16(), torch.tensor([2.0**-8]).bfloat16()
     y = TABLE[ops.gate_forward.default](x, bias, "laplace")
     exact = reference.laplace(x.double() + bias.double())
@@ -96,7 +93,7 @@ def test_a_bias_is_added_in_float32() -> None:
 
 
 class Forms(torch.nn.Module):
-    """Every public operator in each form that has one in ATen, by every gate that it takes."""
+    """Every form of a public operator that ATen can express, with every gate that it takes."""
 
     def forward(self, *tensors: list[Tensor]) -> list[Tensor]:
         return [
@@ -120,7 +117,7 @@ def test_programs(device: str) -> None:
 
 
 class Inference(torch.nn.Module):
-    """What is random or coded in training alone."""
+    """Modules and functions that are random or coded only in training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +155,7 @@ def test_programs_of_inference() -> None:
     torch.testing.assert_close(results, expected, **close)
 
 
-@pytest.mark.parametrize("call", PUBLIC, ids=str)
+@each(call=PUBLIC)
 def test_gradients(call: Call, device: str) -> None:
     sample = sample_of(call, device)
     leaves, doubles = sample.leaves(), sample.leaves(torch.float64)
@@ -198,7 +195,7 @@ def plain_layers(x: Tensor, weight: Tensor, bias: Tensor, gate_bias: Tensor) -> 
     return y + F.linear(reference.normal_tanh(y) * x.tanh(), weight, bias)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
+@each(transposed=[False, True])
 def test_training_by_aot_autograd(transposed: bool) -> None:
     """Forward and backward graphs of linear layers after a gate."""
     graphs = []
@@ -239,9 +236,8 @@ class Calls(torch.nn.Module):
         return self.f(x)
 
 
-@pytest.mark.parametrize(
-    "f, message",
-    [
+@each(
+    refused=[
         (nn.SOIMap(), r"soi_forward .* random numbers: call model.eval\(\) before"),
         (lambda x: functional.bias_soi_map(x, x[0]), r"soi_forward .* call model.eval\(\)"),
         (lambda x: functional.soi_map(x, loc=0.5), r"soi_cdf_forward .* call model.eval\(\)"),
@@ -255,7 +251,8 @@ class Calls(torch.nn.Module):
         (functional.quantized_swiglu, "quantized_glu_forward .* is not quantised"),
     ],
 )
-def test_what_has_no_form_says_what_to_do(f: Callable[[Tensor], object], message: str) -> None:
+def test_what_has_no_form_says_what_to_do(refused: tuple[Callable, str]) -> None:
+    f, message = refused
     program = torch.export.export(Calls(f), (torch.randn(3, 64),))
     with pytest.raises(NotImplementedError, match=f"gelu_kernels::{message}"):
         program.run_decompositions(decompositions())

@@ -1,4 +1,4 @@
-"""The gates in loops that Inductor writes: the tests of the kernels' accuracy, over these."""
+"""The gates in loops that Inductor writes, held to the accuracy of the kernels."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -10,6 +10,7 @@ from torch._inductor.utils import run_and_get_code
 
 from gelu_kernels.compile import disable_fusion, enable_fusion
 from tests import bits
+from tests.cases import each
 from tests.oracles import limits, oracle, sweeps
 from tests.oracles.oracle import DERIVATIVE, FORMATS, GATES, SECOND_DERIVATIVE, VALUE
 
@@ -17,8 +18,7 @@ ORDERS = (VALUE, DERIVATIVE, SECOND_DERIVATIVE)
 CASES = list(product(GATES, ORDERS))
 
 by_kernels = oracle.evaluate
-every_dtype = pytest.mark.parametrize("dtype", FORMATS, ids=str)
-both_orders = pytest.mark.parametrize("order", [VALUE, DERIVATIVE], ids=["value", "derivative"])
+FIRST_ORDERS = (VALUE, DERIVATIVE)
 
 
 def every_case(x: Tensor) -> list[Tensor]:
@@ -42,30 +42,34 @@ def fused() -> Iterator[None]:
     torch.compiler.reset()
 
 
-@both_orders
+# Slow where it repeats the accuracy of the kernels, which have the same bits (below).
+@pytest.mark.slow
+@each(gate=GATES, order=FIRST_ORDERS)
 def test_float32(gate: str, order: int) -> None:
     largest = sweeps.float32_sweep(gate, order, "cpu", spacing=101)
     assert largest.count >= 5e5
     assert largest.error <= sweeps.bound(order, torch.float32), str(largest)
 
 
-@both_orders
+@pytest.mark.slow
+@each(gate=GATES, order=FIRST_ORDERS)
 def test_float64(gate: str, order: int) -> None:
     largest = sweeps.mpmath_sweep(gate, order, torch.float64, "cpu")
     assert largest.error <= sweeps.bound(order, torch.float64), str(largest)
 
 
-@pytest.mark.parametrize("dtype", sweeps.WIDE, ids=str)
+@pytest.mark.slow
+@each(gate=GATES, dtype=sweeps.WIDE)
 def test_second_derivative(gate: str, dtype: torch.dtype) -> None:
     largest = sweeps.second_derivative_sweep(gate, dtype, "cpu")
     assert largest.error <= sweeps.bound(SECOND_DERIVATIVE, dtype), str(largest)
 
 
-@both_orders
-@pytest.mark.parametrize("dtype, most", [(torch.float16, 6), (torch.bfloat16, 0)], ids=str)
-def test_16_bits(gate: str, order: int, dtype: torch.dtype, most: int) -> None:
-    """Of all inputs so many are misrounded, next to a tie. An error of half a unit is not counted:
-    it belongs to a subnormal bfloat16, of which x/2 is a tie as near as can be told here."""
+@each(gate=GATES, order=FIRST_ORDERS, dtype=(torch.float16, torch.bfloat16))
+def test_16_bits(gate: str, order: int, dtype: torch.dtype) -> None:
+    """At most 6 of all float16 inputs are misrounded, next to a tie. Half a unit is not an error:
+    for a subnormal bfloat16, x/2 is a tie as far as this oracle can tell."""
+    most = 6 if dtype == torch.float16 else 0
     x = oracle.every_16_bit_input(dtype)
     x = x[x.isfinite()]
     y = oracle.evaluate(gate, order, x)
@@ -74,7 +78,7 @@ def test_16_bits(gate: str, order: int, dtype: torch.dtype, most: int) -> None:
     assert errors.max() <= 0.601  # that is next to the root of a derivative
 
 
-@every_dtype
+@each(gate=GATES, dtype=FORMATS)
 def test_limits_of_every_order(gate: str, dtype: torch.dtype) -> None:
     limits.infinity_and_huge_numbers(gate, dtype, "cpu")
     limits.zero(gate, dtype, "cpu")
@@ -83,7 +87,7 @@ def test_limits_of_every_order(gate: str, dtype: torch.dtype) -> None:
         limits.nan_gives_nan(gate, order, dtype, "cpu")
 
 
-@pytest.mark.parametrize("dtype", sweeps.WIDE, ids=str)
+@each(gate=GATES, dtype=sweeps.WIDE)
 def test_the_bits_are_those_of_the_kernels(gate: str, dtype: torch.dtype) -> None:
     for x in (bits.any_numbers(dtype).flatten(), 3 * torch.randn(100_000, dtype=dtype)):
         for order in ORDERS:

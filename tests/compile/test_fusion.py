@@ -1,5 +1,5 @@
-"""Fusion by Inductor, as gelu_kernels.compile asks for it: where it happens, and that all but the
-number of kernels stays as it is. What the fused formulas are worth: test_fused_accuracy.py."""
+"""Fusion by Inductor with gelu_kernels.compile.enable_fusion: where it happens, and that only
+the number of kernels changes. Accuracy of the fused formulas: test_fused_accuracy.py."""
 
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -14,7 +14,7 @@ from torch._inductor.utils import run_and_get_code
 from gelu_kernels import functional, reference
 from gelu_kernels.compile import disable_fusion, enable_fusion
 from tests.calls import APPROXIMATE
-from tests.compile.comparison import bf16_close, check, value_and_gradients
+from tests.compile.comparison import bf16_close, check, close
 from tests.layouts import LAYOUTS
 
 ops = torch.ops.gelu_kernels
@@ -34,7 +34,7 @@ def fusion() -> Iterator[None]:
 
 
 def kernels(f: Callable[..., object], *inputs: Tensor) -> int:
-    """How many loops over memory Inductor writes for a function, beside the calls of operators."""
+    """How many loops over memory Inductor writes for a function, without calls of operators."""
     torch.compiler.reset()
     metrics.reset()
     torch.compile(f, fullgraph=True)(*inputs)
@@ -48,15 +48,8 @@ def between(x: Tensor) -> Tensor:
     return functional.gelu(x * 1.5) + 1
 
 
-def test_one_kernel_in_place_of_two_and_a_call(fusion: None) -> None:
-    x = torch.randn(40, 33)
-    assert kernels(between, x) == 1
-    disable_fusion()
-    assert kernels(between, x) == 2
-
-
-def test_caches_on_disk_tell_fused_code_from_other() -> None:
-    """The same function compiled anew: first each way for the first time, then from the caches."""
+def test_one_kernel_in_place_of_two_and_a_call() -> None:
+    """Also from the caches on disk, which tell fused code from other code."""
     x = torch.randn(40, 33)
     try:
         with torch.compiler.config.patch(cache_key_tag=str(uuid4())):  # no code from earlier runs
@@ -121,56 +114,55 @@ def test_backward_is_one_kernel_too(fusion: None) -> None:
 # Nothing else changes
 
 
-APPROXIMATIONS = [a for a in APPROXIMATE.values() if a]
+def test_training(fusion: None) -> None:
+    """With every formula, and for other numbers of rows."""
+    approximations = [a for a in APPROXIMATE.values() if a]
 
-
-@pytest.mark.parametrize(
-    "approximate",
-    [APPROXIMATIONS[0], *(pytest.param(a, marks=pytest.mark.slow) for a in APPROXIMATIONS[1:])],
-)
-def test_training(approximate: str, fusion: None) -> None:
     def f(x: Tensor, bias: Tensor) -> Tensor:
-        y = functional.gelu(x * 1.5, approximate=approximate)
-        return functional.bias_gelu(y, bias, approximate=approximate) * 2
+        for a in approximations:
+            x = functional.bias_gelu(functional.gelu(x * 1.5, approximate=a), bias, approximate=a)
+        return x * 2
 
     def expected(x: Tensor, bias: Tensor) -> Tensor:
-        return bias_gelu_reference(reference.gelu(x * 1.5, approximate), bias, approximate) * 2
+        for a in approximations:
+            x = bias_gelu_reference(reference.gelu(x * 1.5, a), bias, a)
+        return x * 2
 
     compiled = torch.compile(f, fullgraph=True, dynamic=True)
     for rows in (6, 7, 300):
         check(compiled, expected, torch.randn(rows, 5), torch.randn(5))
 
 
-@pytest.mark.parametrize("shape", [(7,), (0, 5)], ids=str)
-def test_shapes(shape: tuple[int, ...], fusion: None) -> None:
-    compiled = torch.compile(functional.bias_gelu, fullgraph=True)
-    check(compiled, bias_gelu_reference, torch.randn(shape), torch.randn(shape[-1]))
+def test_shapes_layouts_and_dtypes(fusion: None) -> None:
+    """As one graph of many calls, which compiles faster."""
+    layouts = [
+        LAYOUTS[name](torch.randn, (5, 6, 7)) for name in ("second half", "permuted", "one row")
+    ]
+    inputs = [torch.randn(7), torch.randn(0, 5), *layouts]
+    inputs += [torch.randn(50, 33, dtype=dtype) for dtype in (torch.bfloat16, torch.float64)]
+    leaves = [(x, torch.randn(x.size(-1), dtype=x.dtype)) for x in inputs]
+    number = torch.tensor(-0.3, requires_grad=True)
+    for pair in leaves:
+        for t in pair:
+            t.requires_grad_()
 
+    @torch.compile(fullgraph=True)
+    def compiled(number: Tensor, pairs: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        return [functional.gelu(number), *(functional.bias_gelu(*pair) for pair in pairs)]
 
-def test_scalars(fusion: None) -> None:
-    compiled = torch.compile(functional.gelu, fullgraph=True)
-    check(compiled, lambda x: reference.gelu(x.double()), torch.tensor(-0.3))
-
-
-@pytest.mark.parametrize("layout", ["second half", "permuted", "one row"])
-def test_layouts(layout: str, fusion: None) -> None:
-    x = LAYOUTS[layout](torch.randn, (5, 6, 7))
-    bias = torch.randn(x.size(-1))
-
-    def f(x: Tensor, bias: Tensor) -> Tensor:
-        return functional.bias_gelu(x, bias)
-
-    assert torch.compile(f, fullgraph=True)(x, bias).stride() == f(x, bias).stride()
-    check(torch.compile(f, fullgraph=True), bias_gelu_reference, x, bias)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
-def test_dtypes(dtype: torch.dtype, fusion: None) -> None:
-    inputs = torch.randn(50, 33).to(dtype), torch.randn(33).to(dtype)
-    ours = value_and_gradients(torch.compile(functional.bias_gelu, fullgraph=True), inputs)
-    expected = value_and_gradients(bias_gelu_reference, [t.double() for t in inputs])
-    for result, e in zip(ours, expected, strict=True):
-        torch.testing.assert_close(result, e, **bf16_close)
+    results = compiled(number, leaves)
+    operands = [(number, torch.zeros(())), *leaves]
+    for y, (x, bias) in zip(results, operands, strict=True):
+        wide = [t.detach().double().requires_grad_() for t in (x, bias)]
+        expected = bias_gelu_reference(*wide)
+        given = [t for t in (x, bias) if t.requires_grad]
+        dy = torch.linspace(0.5, 1.5, y.numel(), dtype=torch.float64).view(y.shape)
+        gradients = torch.autograd.grad(y, given, dy.to(y.dtype), retain_graph=True)
+        theirs = torch.autograd.grad(expected, wide[: len(given)], dy.to(y.dtype).double())
+        tolerance = bf16_close if x.dtype == torch.bfloat16 else close
+        ours = [y, *gradients]
+        assert y.stride() == functional.bias_gelu(x, bias).stride() if x.dim() else not y.dim()
+        torch.testing.assert_close([t.double() for t in ours], [expected, *theirs], **tolerance)
 
 
 def test_autocast(fusion: None) -> None:

@@ -1,14 +1,14 @@
-"""torch.fx.symbolic_trace of our modules and functions, and of models with our activations: the
-graph has the values and the gradients of the module."""
+"""torch.fx.symbolic_trace of our modules and functions, and of models with replaced activations:
+the graph has the values and the gradients of the module."""
 
 from collections.abc import Callable
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from gelu_kernels import functional, nn, replace_activations
+from tests.cases import each
 
 MODULES: dict[str, Callable[[], torch.nn.Module]] = {
     "BiasGELU": lambda: nn.BiasGELU(8),
@@ -70,13 +70,9 @@ def test_every_module_is_here() -> None:
     assert {name.split(",")[0] for name in MODULES} == set(nn.__all__)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [*MODULES.values(), *(lambda f=f: Calls(f) for f in FUNCTIONS.values())],
-    ids=[*MODULES, *FUNCTIONS],
-)
-def test_modules_and_functions(make: Callable[[], torch.nn.Module]) -> None:
-    module = make().double()
+@each(name=MODULES | FUNCTIONS)
+def test_modules_and_functions(name: str) -> None:
+    module = (MODULES[name]() if name in MODULES else Calls(FUNCTIONS[name])).double()
     graph, parameters = torch.fx.symbolic_trace(module), list(module.parameters())
     for shape in ((5, 8), (3, 8)):
         x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
@@ -135,11 +131,10 @@ BLOCKS = [OfModule, OfFunction, GLUOfModule, GLUOfFunction, GLUOfHalves, Limited
 OPTIONS = [{}, {"fuse_bias": True}, {"recompute": True}, {"fuse_bias": True, "recompute": True}]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.__name__)
+@each(block=BLOCKS, options=OPTIONS)
 def test_with_our_activations(block: Callable[[], torch.nn.Module], options: dict) -> None:
-    """As a whole model and as a part of one. The graph calls the layers that the module has, and
-    may compute their activation by torch's function."""
+    """As a whole model and as part of one. The graph calls the module's layers, and may compute
+    their activation by torch's function."""
     for model in (block(), torch.nn.Sequential(torch.nn.LayerNorm(8), block())):
         model.double()
         x = torch.randn(5, 8, dtype=torch.float64, requires_grad=True)

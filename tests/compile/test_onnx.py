@@ -1,6 +1,6 @@
-"""Models in ONNX, as docs/export.md exports them: run by onnxruntime, beside float64.
+"""Models exported to ONNX as in docs/export.md, run by onnxruntime and compared with float64.
 
-The decompositions alone: test_decompositions.py.
+The decompositions alone, and what has none: test_decompositions.py.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ pytest.importorskip("onnxscript")
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
 
-# 16 units in the last place of 1, in which a few roundings and a product of matrices are
+# 16 ULP of 1, for a few roundings and a matrix product
 CLOSE = {"rtol": 2e-6, "atol": 2e-6}
 
 
@@ -59,7 +59,7 @@ class Calls(torch.nn.Module):
     "dtype", [torch.float32, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
 )
 def test_error_of_a_gate(dtype: torch.dtype) -> None:
-    """4 eps abs(x) for the eps of float32, and half a unit of 16 bits."""
+    """Within 4 eps abs(x) for the eps of float32, and half a unit of a 16-bit result."""
     x = torch.linspace(-20, 20, 10001).to(dtype)
     gates = [lambda x, gate=gate: functional.gate(x, gate=gate) for gate in GATES]
     results = run(to_onnx(Calls(*gates), x[:3]), x)
@@ -77,7 +77,7 @@ def product(gate: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return gate(gated) * up
 
 
-# A module, and what it computes, in plain PyTorch, of the same parameters in float64.
+# A module, and its formula in plain PyTorch, of the same parameters in float64.
 MODULES: dict[str, tuple[torch.nn.Module, Callable[[torch.nn.Module, Tensor], Tensor]]] = {
     "GELU": (nn.GELU("tanh", save="8bit", dither=True), lambda _, x: reference.normal_tanh(x)),
     "BiasGELU": (nn.BiasGELU(8, save="4bit"), lambda m, x: reference.normal(x + m.bias)),
@@ -134,36 +134,33 @@ def test_modules() -> None:
 
 
 def test_onnx_has_gelu() -> None:
-    """An operator that other programs know, and no formula."""
+    """GELU becomes ONNX's operator, which other programs know, and not a formula."""
     assert operators(to_onnx(nn.LinearGELU(8, 4), torch.randn(3, 8)))[-1:] == ["Gelu"]
 
 
-def test_gated_linear_units() -> None:
-    """With every option, of two tensors and of halves."""
+def test_functions() -> None:
+    """Gated linear units with every option, of two tensors and of halves; and a cdf_gate with scale
+    0, a step at loc, which divides 0 by 0 there."""
     options = {"gate": "logistic_1702", "limit": 1.5, "up_offset": 1.0}
     x, up, weight = torch.randn(50, 8), torch.randn(50, 8), torch.rand(50)
+    x[0, :4] = torch.tensor([-1.0, 0.0, 0.5, 2.0])
     model = Calls(
         lambda x, up, weight: functional.glu(x, up, weight=weight, **options),
         lambda x, up, weight: functional.glu(torch.cat([x, up], -1), weight=weight, **options),
         lambda x, up, weight: functional.glu(x, up, gate="cauchy"),
+        lambda x, up, weight: functional.cdf_gate(x, 0.5, 0.0),
     )
-    results = run(to_onnx(model, x[:3], up[:3], weight[:3]), x, up, weight)
+    *units, step = run(to_onnx(model, x[:3], up[:3], weight[:3]), x, up, weight)
+    assert torch.equal(step[0, :4], torch.tensor([0.0, 0.0, 0.25, 2.0]))
     x, up, weight = x.double(), up.double(), weight.double()
     unit = reference.logistic_1702(x.clamp(max=1.5)) * (up.clamp(-1.5, 1.5) + 1)
     unit = unit * weight.unsqueeze(-1)
     expected = [unit, unit, reference.cauchy(x) * up]
-    torch.testing.assert_close([y.double() for y in results], expected, **CLOSE)
-
-
-def test_a_step_at_zero() -> None:
-    """cdf_gate with a scale of 0, of which x = loc is divided by 0 too."""
-    x = torch.tensor([[-1.0, 0.0, 0.5, 2.0]])
-    (y,) = run(to_onnx(Calls(lambda x: functional.cdf_gate(x, 0.5, 0.0)), x.repeat(2, 1)), x)
-    assert torch.equal(y, torch.tensor([[0.0, 0.0, 0.25, 2.0]]))
+    torch.testing.assert_close([y.double() for y in units], expected, **CLOSE)
 
 
 class Block(torch.nn.Module):
-    """Of a transformer, as one writes it: LayerNorm, attention, and two kinds of MLP."""
+    """A plain transformer block: LayerNorm, attention, and two kinds of MLP."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,19 +188,3 @@ def test_a_model_with_replaced_activations() -> None:
     (y,) = run(to_onnx(model, x[:3]), x)
     with torch.no_grad():
         torch.testing.assert_close(y.double(), expected(x.double()), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore:Exporting a model while it is in training mode")
-@pytest.mark.parametrize(
-    "function, message",
-    [
-        (functional.soi_map, r"call model.eval\(\) before torch.export.export"),
-        (lambda x: functional.gate_dropout(x, gate="normal"), r"call model.eval\(\) before"),
-        (lambda x: functional.quantized_gate(x)[0], "export the function that is not quantised"),
-    ],
-)
-def test_what_cannot_be_exported_says_what_to_do(
-    function: Callable[[Tensor], Tensor], message: str
-) -> None:
-    with pytest.raises(NotImplementedError, match=message):
-        to_onnx(Calls(function), torch.randn(3, 32))

@@ -11,13 +11,14 @@ from torch.nn import Module
 
 from gelu_kernels import nn
 from tests.calls import SEED
-from tests.pytorch.module_cases import SHAPE, Case, every_case
-from tests.replace.equivalence.outcomes import MODELS, every_mode, replace
+from tests.cases import each
+from tests.pytorch.module_cases import CASES, SHAPE, Case, every_case
+from tests.replace.equivalence.outcomes import MODELS, MODES, replace
 from tests.replace.replacements import error
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),
-    # Of sizes, which are compared before layers are fused, and do not depend on the number of rows.
+    # Layers compare sizes before they are fused; these do not depend on the number of rows.
     pytest.mark.filterwarnings("ignore:Converting a tensor to a Python boolean"),
 ]
 MAKERS = [make for make, *_ in MODELS.values()]
@@ -31,7 +32,7 @@ def saved_and_loaded(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
 
 
 def traced(module: Module, example: Tensor) -> torch.jit.ScriptModule:
-    """Without a check that runs the module again, whose masks are others."""
+    """Without torch's check, which runs the module again and draws other masks."""
     return saved_and_loaded(torch.jit.trace(module, example, check_trace=False))
 
 
@@ -41,11 +42,10 @@ def with_gradient(call: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, 
     return y, *torch.autograd.grad(y.square().sum(), x)
 
 
-@pytest.mark.parametrize("is_training", [True, False], ids=["training", "evaluation"])
-@every_case
+@each(case=CASES, is_training=[True, False])
 def test_trace(case: Case, is_training: bool) -> None:
-    """The same bits for another number of rows, and for other draws of a mask, as often as it is
-    called. A trace keeps codes of derivatives where its example requires a gradient."""
+    """Every call of the trace gives the module's bits, also for more rows and other masks. A trace
+    saves codes of derivatives if its example requires a gradient."""
     module = case().train(is_training)
     trace = traced(module, torch.randn(SHAPE, requires_grad=True))
     for _ in range(3):  # the executor optimises the second call
@@ -54,8 +54,7 @@ def test_trace(case: Case, is_training: bool) -> None:
         assert all(map(torch.equal, found, expected))
 
 
-@every_mode
-@pytest.mark.parametrize("make", MAKERS, ids=MODELS)
+@each(make=MAKERS, mode=MODES)
 def test_trace_of_a_replaced_model(make: Callable[[], Module], mode: str) -> None:
     model, x = make().double(), torch.randn(40, 6, dtype=torch.float64, requires_grad=True)
     expected = with_gradient(model, x)
@@ -77,10 +76,9 @@ def test_script_says_what_to_use_instead(case: Case) -> None:
             torch.jit.script(model)
 
 
-@every_mode
-@pytest.mark.parametrize("make", MAKERS, ids=MODELS)
+@each(make=MAKERS, mode=MODES)
 def test_script_of_a_replaced_model(make: Callable[[], Module], mode: str) -> None:
-    """Once it is restored it is compiled as before."""
+    """Refused while replaced, compiled again once restored."""
     model, x = make(), torch.randn(SHAPE)
     replacement = replace(model, mode)
     with pytest.raises(TypeError, match="replaced by gelu_kernels: restore"):

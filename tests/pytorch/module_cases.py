@@ -1,13 +1,13 @@
-"""A module of each class in gelu_kernels.nn, with each option that changes its parameters."""
+"""A module of each class in gelu_kernels.nn, with every option that changes its parameters."""
 
 from typing import NamedTuple
 
-import pytest
 import torch
 
 from gelu_kernels import nn
+from tests.cases import each
 
-SHAPE = (4, 6)  # of an input that all of them take
+SHAPE = (4, 6)  # of an input that every module takes
 
 
 class Case(NamedTuple):
@@ -51,4 +51,4 @@ CASES = [
 ]
 assert {case.name for case in CASES} == set(nn.__all__)
 
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_case = each(case=CASES)

@@ -1,16 +1,15 @@
-"""Autocast: the operators keep the dtype of x, as F.gelu does, and the other tensors follow it."""
+"""Autocast: the operators keep the dtype of x, as F.gelu does, and cast the other tensors to it."""
 
-import pytest
 import torch
 
 from gelu_kernels import nn, reference
 from tests.calls import PUBLIC_CALLS, SEED, Call, Sample
+from tests.cases import each
 
 close = {"rtol": 2**-6, "atol": 2**-5}  # bfloat16
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
+@each(call=PUBLIC_CALLS, compiled=[False, True])
 def test_the_others_follow_x(call: Call, compiled: bool, device: str) -> None:
     torch.compiler.reset()
     x, *others = call.inputs((6, 4), lambda *s: torch.randn(s, device=device))
@@ -34,9 +33,9 @@ def test_the_others_follow_x(call: Call, compiled: bool, device: str) -> None:
     torch.testing.assert_close([t.grad.double() for t in leaves], list(gradients), **close)
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@each(compiled=[False, True])
 def test_linear_gelu(compiled: bool, device: str) -> None:
-    """Its product has the dtype of autocast, and the bias follows."""
+    """The matrix product has the dtype of autocast, and the bias follows it."""
     torch.compiler.reset()
     layer = nn.LinearGELU(7, 5, device=device)
     linear = torch.nn.Linear(7, 5, device=device, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Models made on the meta device and initialised later, by reset_parameters of each module."""
+"""Models built on the meta device and initialised later by each module's reset_parameters."""
 
 import pytest
 import torch
@@ -9,14 +9,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn import Module
 
 from tests.calls import SEED
+from tests.cases import each
 from tests.pytorch.module_cases import SHAPE, Case, every_case
-from tests.replace.equivalence.outcomes import MODELS, every_mode, replace
+from tests.replace.equivalence.outcomes import MODELS, MODES, replace
 
 MAKERS = [make for make, *_ in MODELS.values()]
 
 
 def state(model: Module) -> dict[str, Tensor]:
-    """With the buffers that a state dict leaves out."""
+    """The parameters and all buffers, also those that a state dict leaves out."""
     return dict(model.named_parameters()) | dict(model.named_buffers())
 
 
@@ -28,7 +29,7 @@ def on_meta(make: Case) -> Module:
 
 
 def give_memory(model: Module) -> None:
-    """Filled with NaN, as fresh memory may happen to hold what a module starts from."""
+    """Filled with NaN, as fresh memory may happen to hold the initial values."""
     model.to_empty(device="cpu")
     with torch.no_grad():
         for t in state(model).values():
@@ -48,14 +49,14 @@ def made_directly(make: Case) -> Module:
 
 
 def assert_same(model: Module, expected: Module) -> None:
-    """The bits of the state, and of a call."""
+    """The state and the result of a call, bit by bit."""
     found, wanted = state(model), state(expected)
     assert found.keys() == wanted.keys()
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
     x, results = torch.randn(SHAPE), []
-    for each in (model, expected):
+    for module in (model, expected):
         torch.manual_seed(1)
-        results.append(each(x))
+        results.append(module(x))
     assert torch.equal(*results)
 
 
@@ -67,9 +68,7 @@ def test_modules(case: Case) -> None:
     assert_same(model, made_directly(case))
 
 
-@every_mode
-@pytest.mark.parametrize("is_on_meta", [True, False], ids=["on meta", "with memory"])
-@pytest.mark.parametrize("make", MAKERS, ids=MODELS)
+@each(make=MAKERS, is_on_meta=[True, False], mode=MODES)
 def test_replaced_models(make, is_on_meta: bool, mode: str) -> None:
     model = on_meta(make)
     if is_on_meta:
@@ -90,10 +89,10 @@ def mesh():
     dist.destroy_process_group()
 
 
-@every_case
 @pytest.mark.filterwarnings("ignore:.*DTensor random operators")
+@every_case
 def test_fully_shard(case: Case, mesh) -> None:
-    """The recipe of FSDP2, on one rank; distributed_checks.py has more."""
+    """FSDP2's recipe on one rank; distributed/networks.py runs it on several."""
     model = on_meta(case)
     fully_shard(model, mesh=mesh)
     give_memory(model)

@@ -1,4 +1,4 @@
-"""FLOPs by torch.utils.flop_counter: as many as the separate functions have."""
+"""torch.utils.flop_counter counts as many FLOPs as for the separate functions."""
 
 import subprocess
 import sys
@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from gelu_kernels import functional, nn
+from tests.cases import each
 
 ROWS, FEATURES, HIDDEN = (3, 5), 8, 12
 
 Function = Callable[..., Tensor]
-# Ours, and the separate functions, of x, up and a linear layer's parameters.
+# Our function and the separate ones, of x, up and a linear layer's parameters.
 PAIRS: dict[str, tuple[Function, Function]] = {
     "gate": (
         lambda x, up, w, b: functional.gate_linear(x, w),
@@ -47,35 +48,22 @@ def tensors() -> list[Tensor]:
     return [torch.randn(shape, requires_grad=True) for shape in shapes]
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@each(pair=PAIRS)
 def test_functions(pair: str) -> None:
-    """One product forward and two backward, each of 2 rows x features x hidden."""
+    """One product forward and two backward, each of 2 rows x features x hidden; fewer where a
+    tensor needs no gradient."""
     ours, separate = PAIRS[pair]
     given = tensors()
-    assert counted(lambda: ours(*given)) == counted(lambda: separate(*given))
+    x, up, w, b = given
     assert counted(lambda: ours(*given)) == 3 * 2 * 15 * FEATURES * HIDDEN
+    transposed = x, up, torch.randn(HIDDEN, FEATURES).t().requires_grad_(), b
+    frozen_inputs = x.detach(), up.detach(), w, b
+    frozen_layer = x, up, w.detach(), b.detach()
+    for tried in (given, transposed, frozen_inputs, frozen_layer):
+        assert counted(lambda g=tried: ours(*g)) == counted(lambda g=tried: separate(*g))
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-def test_a_transposed_weight(pair: str) -> None:
-    ours, separate = PAIRS[pair]
-    x, up, _, b = tensors()
-    w = torch.randn(HIDDEN, FEATURES).t().requires_grad_()
-    assert counted(lambda: ours(x, up, w, b)) == counted(lambda: separate(x, up, w, b))
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-def test_frozen(pair: str) -> None:
-    """What backward does not compute is not counted."""
-    ours, separate = PAIRS[pair]
-    for frozen in (0, 2):
-        given = tensors()
-        for t in given[frozen : frozen + 2]:
-            t.requires_grad_(False)
-        assert counted(lambda g=given: ours(*g)) == counted(lambda g=given: separate(*g))
-
-
-@pytest.mark.parametrize("glu", [False, True])
+@each(glu=[False, True])
 def test_mlp(glu: bool) -> None:
     mlp = nn.MLP(FEATURES, HIDDEN, glu=glu)
     x = torch.randn(*ROWS, FEATURES, requires_grad=True)
@@ -105,10 +93,8 @@ print(ops.glu_linear_backward_weight in flop_registry)
 """
 
 
-@pytest.mark.parametrize(
-    "order",
-    ["before", *[pytest.param(o, marks=pytest.mark.slow) for o in ("after", "with DTensor")]],
-)
+@pytest.mark.slow  # an import of torch each; above, one of the orders is tested
+@each(order=ORDERS)
 def test_registered_whenever_the_counter_is_imported(order: str) -> None:
     script = "import sys\nimport torch\n" + ORDERS[order] + COUNT
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

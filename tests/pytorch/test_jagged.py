@@ -1,4 +1,4 @@
-"""Jagged nested tensors, of every public operator, forward and backward."""
+"""Every public operator on jagged nested tensors, forward and backward."""
 
 import re
 from collections.abc import Callable
@@ -9,19 +9,15 @@ from torch import Tensor
 
 from gelu_kernels.operators.types import Extent
 from tests.calls import PUBLIC_CALLS, Call, Sample
+from tests.cases import each
 from tests.compile.comparison import check
 
 LENGTHS, FEATURES = (3, 0, 5), 4
 OFFSETS = torch.tensor([0, *torch.tensor(LENGTHS).cumsum(0).tolist()])
 
 
-@pytest.fixture(params=PUBLIC_CALLS, ids=str)
-def call(request: pytest.FixtureRequest) -> Call:
-    return request.param
-
-
 def sample_of(call: Call, device: str) -> Sample:
-    """Of the values that lie end to end."""
+    """Of the values, which lie end to end."""
     return call.sample((sum(LENGTHS), FEATURES), lambda *s: torch.randn(s, device=device))
 
 
@@ -43,7 +39,7 @@ def of_values(call: Call) -> Callable[..., Tensor]:
     return f
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@each(call=PUBLIC_CALLS, compiled=[False, True])
 def test_values_and_gradients(call: Call, compiled: bool, device: str) -> None:
     f = of_values(call)
     if compiled:
@@ -61,13 +57,13 @@ def nested(device: str = "cpu") -> Tensor:
 BIASED = [call for call in PUBLIC_CALLS if "bias" in call.tensors]
 
 
-@pytest.mark.parametrize("call", BIASED, ids=str)
+@each(call=BIASED)
 def test_the_result_has_the_shape_of_x(call: Call, device: str) -> None:
     x = nested(device)
     assert (call(x, torch.randn(FEATURES, device=device))[0] + x).shape == x.shape
 
 
-@pytest.mark.parametrize("call", BIASED, ids=str)
+@each(call=BIASED)
 def test_errors(call: Call) -> None:
     x, bias = nested(), torch.randn(FEATURES)
     op = f"gelu_kernels::{call.op.name}"

@@ -1,4 +1,4 @@
-"""PyTorch's own examination of a custom operator, and what a schema says of each."""
+"""torch.library.opcheck of every operator, the tags, and the schemas of GELU."""
 
 import pytest
 import torch
@@ -6,17 +6,19 @@ import torch
 from gelu_kernels.operators.table import CORE, PUBLIC
 from gelu_kernels.operators.types import CoreOperator, PublicOperator
 from tests.calls import CALLS, Call, normal
+from tests.cases import each
 from tests.layouts import LAYOUTS
 
-# Two runs of a random operator differ: only what does not compare them.
+# The other checks compare two runs, which differ for a random operator.
 OF_RANDOM = ("test_schema", "test_autograd_registration", "test_faketensor")
-CASES = [(torch.float32, "transposed", (3, 4, 8))]
 SLOW_CASES = [
-    (torch.float64, "contiguous", (3, 8)),
-    (torch.float32, "contiguous", (0, 8)),
-    (torch.float16, "contiguous", (3, 8)),
-    (torch.float32, "second half", (5, 6)),
-    (torch.float32, "contiguous", (5, 2)),
+    (torch.float32, "transposed", (3, 4, 8), True),
+    (torch.float64, "contiguous", (3, 8), True),
+    (torch.float32, "contiguous", (0, 8), True),
+    (torch.float16, "contiguous", (3, 8), True),
+    (torch.float32, "second half", (5, 6), True),
+    (torch.float32, "contiguous", (5, 2), True),
+    (torch.bfloat16, "contiguous", (3, 8), False),
 ]
 
 
@@ -31,20 +33,22 @@ def check(call: Call, dtype: torch.dtype, layout: str, shape: tuple, grad: bool,
     torch.library.opcheck(call.op.overload, arguments, keywords, **chosen)
 
 
-@pytest.mark.parametrize(
-    "case", [*CASES, *(pytest.param(c, marks=pytest.mark.slow) for c in SLOW_CASES)], ids=str
-)
-@pytest.mark.parametrize("call", CALLS, ids=str)
-def test_opcheck(call: Call, case: tuple, device: str) -> None:
-    check(call, *case, True, device)
+# One call of each operator, with all its optional tensors.
+FULL = {call.op.name: call for call in CALLS}.values()
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
-def test_opcheck_without_gradients(call: Call, device: str) -> None:
-    check(call, torch.bfloat16, "contiguous", (3, 8), False, device)
+@each(call=FULL)
+def test_opcheck(call: Call, device: str) -> None:
+    check(call, torch.float32, "transposed", (3, 4, 8), True, device)
 
 
-@pytest.mark.parametrize("op", [*CORE, *PUBLIC], ids=lambda op: op.name)
+@pytest.mark.slow
+@each(call=CALLS, case=SLOW_CASES)
+def test_opcheck_of_more_inputs(call: Call, case: tuple, device: str) -> None:
+    check(call, *case, device)
+
+
+@each(op=[*CORE, *PUBLIC])
 def test_tags(op: CoreOperator | PublicOperator) -> None:
     assert torch.Tag.pt2_compliant_tag in op.overload.tags
     is_random = isinstance(op, PublicOperator) and op.family in ("soi", "dropout")
@@ -52,7 +56,7 @@ def test_tags(op: CoreOperator | PublicOperator) -> None:
 
 
 def test_schemas_of_gelu() -> None:
-    """What programs were written for."""
+    """A change here breaks saved programs."""
     schemas = [
         str(getattr(torch.ops.gelu_kernels, name).default._schema)
         for name in ("fused_gelu", "fused_bias_gelu")

@@ -1,4 +1,4 @@
-"""PyTorch's own description of gelu, with its sample inputs, held against ours."""
+"""Our gelu on the sample inputs of PyTorch's own OpInfo for gelu."""
 
 import warnings
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from gelu_kernels import functional
+from tests.cases import each
 from tests.oracles import oracle, sweeps
 from tests.oracles.oracle import DERIVATIVE, VALUE
 
@@ -24,7 +25,7 @@ IDENTIFIERS = {"none": "normal", "tanh": "normal_tanh"}
 
 
 def samples(dtype: torch.dtype, requires_grad: bool) -> list[tuple[Tensor, str]]:
-    """Of each two: as it is, and in memory with gaps."""
+    """Each sample twice: as it is, and in memory with gaps."""
     found = []
     for sample in GELU.sample_inputs("cpu", dtype, requires_grad=requires_grad):
         for s in (sample, sample.noncontiguous()):
@@ -34,7 +35,7 @@ def samples(dtype: torch.dtype, requires_grad: bool) -> list[tuple[Tensor, str]]
 
 
 def errors(result: Tensor, order: int, x: Tensor, approximate: str) -> np.ndarray:
-    """In units of the last place, from 60 digits."""
+    """In ULP, against 60 digits."""
     exact = [oracle.exact(IDENTIFIERS[approximate], order, v) for v in x.flatten().tolist()]
     return oracle.exact_ulp_errors(result.detach().flatten(), exact)
 
@@ -44,9 +45,11 @@ def test_there_are_samples() -> None:
     assert {approximate for _, approximate in samples(torch.float32, False)} == set(IDENTIFIERS)
 
 
-@pytest.mark.parametrize("function", [functional.gelu, torch.ops.gelu_kernels.fused_gelu])
-@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "grad"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each(
+    dtype=DTYPES,
+    requires_grad=[False, True],
+    function=[functional.gelu, torch.ops.gelu_kernels.fused_gelu],
+)
 def test_samples(dtype: torch.dtype, requires_grad: bool, function) -> None:
     for x, approximate in samples(dtype, requires_grad):
         y = function(x, approximate=approximate)
@@ -60,7 +63,7 @@ def test_samples(dtype: torch.dtype, requires_grad: bool, function) -> None:
 
 
 def test_derivatives_of_samples() -> None:
-    """In each mode that PyTorch says its own operator has."""
+    """In every mode of differentiation that PyTorch lists for its own operator."""
     assert GELU.supports_forward_ad and GELU.supports_gradgrad and GELU.supports_fwgrad_bwgrad
     for x, approximate in samples(torch.float64, True)[:4]:
 
@@ -72,7 +75,7 @@ def test_derivatives_of_samples() -> None:
 
 
 def test_error_inputs() -> None:
-    """The type is ValueError, of which PyTorch's RuntimeError does not tell."""
+    """Ours are ValueError where PyTorch raises RuntimeError."""
     for error in GELU.error_inputs("cpu"):
         sample = error.sample_input
         with pytest.raises(ValueError, match="fused_gelu: approximate must be one of"):

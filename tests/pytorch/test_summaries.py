@@ -1,4 +1,4 @@
-"""Our modules under torchinfo and hooks; test_replace_others.py has replaced models."""
+"""Our modules under hooks and torchinfo; replaced models: tests/replace/equivalence."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ def called(module: torch.nn.Module, x: Tensor) -> Tensor:
 
 @every_case
 def test_hooks_see_every_result(case: Case) -> None:
-    """Of each module in it too, with hooks before, after and in backward, which change nothing."""
+    """Hooks before, after and in backward run for every submodule, and change nothing."""
     module, x = case(), torch.randn(SHAPE, requires_grad=True)
     y = called(module, x)
     seen, differentiated = {}, set()

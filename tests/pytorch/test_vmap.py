@@ -1,11 +1,10 @@
-"""torch.vmap: every operator, over any of its tensors along any dimension, and over its gradients.
+"""torch.vmap of every operator and its gradients, over any of its tensors along any dimension.
 
-An element of the batch is compared with the reference of its own slices.
+Each example of the batch is compared with the reference of its own slices.
 """
 
 from itertools import product
 
-import pytest
 import torch
 from torch import Tensor
 from torch.func import grad, jacfwd, vmap
@@ -13,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gelu_kernels.operators.types import Extent
 from tests.calls import CALLS, Call, Results, Sample, normal
+from tests.cases import each
 
 close = {"rtol": 1e-10, "atol": 1e-12}
 SHAPE, BATCH = (3, 4), 5
@@ -20,7 +20,7 @@ Dims = tuple[int | None, ...]
 
 
 def choices(call: Call) -> list[Dims]:
-    """Each tensor alone, each left out, all along the first and all along the last dimension."""
+    """Batches of one tensor, of all but one, and of all along the first or the last dimension."""
     n = len(call.tensors)
     found = [*(tuple(0 if i == j else None for j in range(n)) for i in range(n))]
     found += [tuple(None if i == j else 0 for j in range(n)) for i in range(n) if n > 2]
@@ -48,7 +48,7 @@ def batched(call: Call, dims: Dims, batch: int, device: str) -> list[Tensor]:
 
 
 def distinct(column: tuple[Tensor, ...]) -> Tensor:
-    """Seeds, or masks, of which no two are the same."""
+    """Seeds, or masks, no two of them the same."""
     t = torch.stack(column)
     return t + torch.arange(len(t), device=t.device) if t.dim() == 1 else t
 
@@ -58,11 +58,11 @@ def slices(call: Call, tensors: list[Tensor], dims: Dims, i: int) -> Sample:
     return Sample(call, call.gates[0], one)
 
 
-@pytest.mark.parametrize("batch", [BATCH, 0])
-@pytest.mark.parametrize("call, dims", [(c, d) for c in CALLS for d in choices(c)], ids=str)
-def test_vmap(call: Call, dims: Dims, batch: int, device: str) -> None:
+@each(mapped=[(call, dims) for call in CALLS for dims in choices(call)], batch=[BATCH, 0])
+def test_vmap(mapped: tuple[Call, Dims], batch: int, device: str) -> None:
+    call, dims = mapped
     if batch == 0 and Extent.NUMBER in call.tensors.values():
-        pytest.skip("PyTorch's arithmetic takes no empty batch of numbers")
+        return  # PyTorch's arithmetic takes no empty batch of numbers
     tensors = batched(call, dims, batch, device)
     given = Sample(call, call.gates[0], tensors)
     results = vmap(given.ours_of_all, dims, randomness="same")(*tensors)
@@ -85,11 +85,13 @@ class Calls(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+# In a mask or a code, every example of the batch has bytes of its own.
+WITHOUT_BYTES = [c for c in CALLS if c.op.family not in ("soi", "dropout", "coded")]
+
+
+@each(call=WITHOUT_BYTES)
 def test_a_batch_is_one_call(call: Call, device: str) -> None:
-    """By either route."""
-    if call.op.family in ("soi", "dropout", "coded"):
-        pytest.skip("each example has bytes of its own in the mask or the code")
+    """Through the Python function and through torch.ops."""
     for route in (call.function(), call.operator()):
         for dims in choices(call):
             counts = []
@@ -116,9 +118,9 @@ def derivatives(f, sample: Sample) -> Results:
     )
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@each(call=CALLS)
 def test_vmap_of_gradients(call: Call, device: str) -> None:
-    """Of the examples, as differentially private training takes them."""
+    """Gradients per example, as differentially private training takes them."""
     for dims in choices(call):
         tensors = batched(call, dims, BATCH, device)
         sample = Sample(call, call.gates[0], tensors)
@@ -133,9 +135,9 @@ def test_vmap_of_gradients(call: Call, device: str) -> None:
                 torch.testing.assert_close(result[i], expected, **close)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@each(call=CALLS)
 def test_nested_vmap(call: Call, device: str) -> None:
-    """The first tensor along the outer dimension, the others along the inner; one alone, both."""
+    """The first tensor along the outer dimension, the others along the inner; a lone one, both."""
     n = len(call.tensors)
     outer: Dims = (0, *[None] * (n - 1))
     inner: Dims = (None if n > 1 else 0, *[0] * (n - 1))
