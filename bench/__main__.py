@@ -1,6 +1,6 @@
 """Times every operator beside eager PyTorch, torch.compile and other packages.
 
-Prints tables, and writes a CSV file with a line for each result and a JSON file on the machine into
+Prints tables, and writes a CSV file with a line for each cell and a JSON file on the machine into
 a folder.
 """
 
@@ -16,11 +16,18 @@ from tqdm import tqdm
 
 from bench import environment, peers, report
 from bench.measure import Plan, measure
-from bench.memory import fix_the_source_of_memory
 from bench.operators import GATES, OPERATORS
-from bench.options import choice
+from bench.options import (
+    LADDER,
+    ON_A_CPU,
+    Size,
+    SizeType,
+    choice,
+    prepare,
+    sizes,
+    threads_option,
+)
 from bench.runs import keep
-from bench.sizes import LADDER, ON_A_CPU, Size, SizeType
 from bench.workloads import DTYPES, PASSES
 from gelu_kernels import backend
 
@@ -105,18 +112,14 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
     default=COMPARED,
     help="Compared, beside eager PyTorch.",
 )
-@click.option(
-    "--size",
-    "sizes",
-    type=SizeType(),
-    multiple=True,
+@sizes(
     help="Elements of the result, or its bytes."
     f"  [default: {' '.join(LADDER)}; on a CPU {' '.join(ON_A_CPU)}]",
 )
 @click.option(
     "--device", type=click.Choice(["cpu", "cuda"]), help="[default: a GPU if there is one]"
 )
-@click.option("--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]")
+@threads_option
 @click.option(
     "--deadline",
     type=click.FloatRange(0),
@@ -135,10 +138,7 @@ def main(device: str | None, threads: int | None, deadline: float, output: Path,
     if device == "cuda" and not torch.cuda.is_available():
         raise click.UsageError("--device cuda: torch sees no GPU here")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if threads:
-        torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    fix_the_source_of_memory()
+    prepare(threads)
     plan = plan_of(device, deadline=end, **chosen)
     run = {
         "machine": environment.describe(device),

@@ -6,7 +6,6 @@ backward, several of them after one another. Prints a table and writes it as CSV
 found right before: results and gradients are those of plain PyTorch in float64.
 """
 
-import csv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,8 +18,9 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from bench import environment, timing
-from bench.memory import fix_the_source_of_memory, peak_bytes, saved_bytes
+from bench import environment, runs, timing
+from bench.memory import peak_bytes, saved_bytes
+from bench.options import prepare, threads_option
 from bench.sides import Side
 from bench.workloads import DTYPES, Inputs
 from gelu_kernels import functional
@@ -184,14 +184,11 @@ def table_of(rows: list[dict], hidden_elements: int, title: str) -> Table:
 @click.option("--length", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(tuple(DTYPES)), default="float32", show_default=True)
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]")
+@threads_option
 @click.option("--seconds", type=click.FloatRange(0), default=2, help="For each mode, about.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build", "bench"))
 def main(mlp, features, layers, batch, length, dtype, device, threads, seconds, output) -> None:
-    if threads:
-        torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    fix_the_source_of_memory()
+    prepare(threads)
     machine = environment.describe(device)
     block = Block(features, mlp, layers).to(device, DTYPES[dtype])
     x, dy = (torch.randn(batch, length, features, dtype=DTYPES[dtype]).to(device) for _ in "12")
@@ -200,13 +197,8 @@ def main(mlp, features, layers, batch, length, dtype, device, threads, seconds, 
     rows = measure(block, inputs, MODES[mlp], seconds)
     sizes = {"mlp": mlp, "features": features, "layers": layers, "tokens": batch * length}
     sizes["dtype"] = dtype
-    name = machine["device"].lower().replace(" ", "-")
-    path = output / f"block-{mlp}-{dtype}-{name}-{torch.get_num_threads()}-threads.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*sizes, *rows[0]])
-        writer.writeheader()
-        writer.writerows(sizes | row for row in rows)
+    path = output / f"block-{mlp}-{dtype}-{runs.slug(machine)}.csv"
+    runs.write_csv([sizes | row for row in rows], path)
     title = f"{machine['device']}, {torch.get_num_threads()} threads: " + ", ".join(
         f"{name} {value}" for name, value in sizes.items()
     )

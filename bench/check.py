@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from functools import partial
 
-from bench.check_dropout import check_dropout
-from bench.check_exact import check_exact, expected
-from bench.check_random import check_soi
+import torch
+
+from bench.check_exact import Expected, assert_close, check_exact, expected
+from bench.check_random import CHANCE, COMPARISONS, bound, check_soi
 from bench.sides import Side
 from bench.workloads import Inputs, Workload
 
 Check = Callable[[str, Side], None]  # computes a pass; raises AssertionError
+CLEAR = 1e-2  # elements beyond it are not rounded to 0
 
 
 def checker(workload: Workload, inputs: Inputs) -> Check:
@@ -18,3 +20,27 @@ def checker(workload: Workload, inputs: Inputs) -> Check:
     if workload.operator.is_random:
         return partial(check_soi, workload, inputs)
     return partial(check_exact, expected(workload, inputs), inputs)
+
+
+def check_dropout(
+    exact: Expected, workload: Workload, inputs: Inputs, label: str, side: Side
+) -> None:
+    """What it keeps is the result without dropout, over 1 - p, and it keeps as many elements as it
+    should. `exact` is that result; a right one is refused as seldom as a right SOI map."""
+    result = side.call(label, inputs)()
+    results = result if isinstance(result, tuple) else (result,)
+    wanted = (exact.y,) if label == "forward" else exact.gradients
+    for tensor, right in zip(results, wanted, strict=True):
+        if tensor.dim() == 1:  # the gradient of a bias
+            sums = results[0].double().sum(0)
+            assert_close(tensor, sums, inputs.dy.numel() / tensor.numel())
+        else:
+            assert_close(tensor.detach(), torch.where(tensor != 0, right, 0))
+    columns = inputs.dy.size(-1)
+    first, right = (t.narrow(-1, 0, columns) for t in (results[0], wanted[0]))
+    clear = right.abs() > CLEAR
+    count, draws = ((first != 0) & clear).sum().double(), clear.sum().double()
+    p = workload.operator.numbers["p"]
+    excess = (count - draws * (1 - p)).abs()
+    if excess > bound(draws * p * (1 - p), CHANCE / COMPARISONS):
+        raise AssertionError(f"dropout keeps {excess:.0f} elements too many or too few")

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from bench import timing
 from bench.markdown import power_of_2, table, two_digits
-from bench.memory import fix_the_source_of_memory
-from bench.operators import Call
-from bench.sizes import Size, SizeType
+from bench.operators import GATES, Call
+from bench.options import Size, choice, prepare, sizes
 from bench.workloads import DTYPES, Workload
 
 ops = torch.ops.gelu_kernels
@@ -54,15 +53,14 @@ def measure(gate: str, dtype: str, elements: int) -> list[tuple[str, ...]]:
 
 
 @click.command(help=__doc__)
-@click.option("--gate", "gates", multiple=True, default=("normal", "normal_tanh"))
-@click.option("--dtype", "dtypes", multiple=True, default=("float32", "bfloat16"))
-@click.option("--size", "sizes", multiple=True, type=SizeType(), default=("2^18", "2^22"))
-@click.option("--threads", type=int, default=1)
+@choice("--gate", "gates", GATES, default=("normal", "normal_tanh"))
+@choice("--dtype", "dtypes", DTYPES, default=("float32", "bfloat16"))
+@sizes(("2^18", "2^22"))
+@click.option("--threads", type=click.IntRange(1), default=1, show_default=True)
 def main(
     gates: tuple[str, ...], dtypes: tuple[str, ...], sizes: tuple[Size, ...], threads: int
 ) -> None:
-    torch.set_num_threads(threads)
-    fix_the_source_of_memory()
+    prepare(threads)
     rows = []
     for gate, dtype, size in product(gates, dtypes, sizes):
         rows += measure(gate, dtype, size.elements(dtype))

@@ -15,9 +15,8 @@ from rich.table import Table
 from torch import Tensor
 
 from bench import environment
-from bench.memory import fix_the_source_of_memory
 from bench.operators import EAGER_GATES, GATES, Call
-from bench.sizes import Size, SizeType
+from bench.options import Size, choice, prepare, sizes
 from bench.timing import cpu_clock, cuda_clock, quartiles
 from bench.workloads import DTYPES, Workload
 from gelu_kernels import functional
@@ -77,28 +76,12 @@ def measure(
 
 @click.command(help=__doc__)
 @click.option("--gate", type=click.Choice(tuple(EAGER_GATES)), default="normal")
-@click.option(
-    "--dtype",
-    "dtypes",
-    type=click.Choice(tuple(DTYPES)),
-    multiple=True,
-    default=("float32", "bfloat16"),
-    show_default=True,
-)
-@click.option(
-    "--size",
-    "sizes",
-    type=SizeType(),
-    multiple=True,
-    default=("2^18", "2^22"),
-    show_default=True,
-    help="Elements, or bytes of x.",
-)
+@choice("--dtype", "dtypes", DTYPES, default=("float32", "bfloat16"))
+@sizes(("2^18", "2^22"))
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True)
 def main(gate: str, dtypes: tuple[str, ...], sizes: tuple[Size, ...], threads: int) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    torch.set_num_threads(threads)
-    fix_the_source_of_memory()
+    prepare(threads)
     table = Table("dtype", "function", "pass", "elements", *SIDES)
     for dtype in dtypes:
         shapes = [Workload("gelu", gate, dtype, size.elements(dtype)).shape for size in sizes]

@@ -1,10 +1,18 @@
-"""Results of pytest, as its --junit-xml writes them."""
+"""Results of pytest, as its --junit-xml writes them.
+
+As a plugin of pytest (`-p bench.junit`) it runs the first two of the chosen tests of each file.
+"""
 
 from ast import literal_eval
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from bench.stages import TAIL
+
+FEW = 2
 
 
 def read(path: Path) -> dict[str, object]:
@@ -33,3 +41,12 @@ def read(path: Path) -> dict[str, object]:
         "slowest": {name: seconds[name] for name in slowest},
         "largest errors": properties,
     }
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m have chosen
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen: Counter[str] = Counter()
+    for item in list(items):
+        seen[item.path] += 1
+        if seen[item.path] > FEW:
+            items.remove(item)

@@ -17,9 +17,9 @@ from bench import timing
 from bench.check import Check, checker
 from bench.memory import peak_bytes, saved_bytes
 from bench.operators import Call, is_measured
+from bench.options import Size
 from bench.peers import Sides
 from bench.sides import Side, sides_of
-from bench.sizes import Size
 from bench.workloads import Inputs, Workload, make_inputs
 
 ROTATED = (

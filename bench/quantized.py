@@ -5,7 +5,6 @@ Prints a table of ratios and writes the times as CSV. What is timed was found ri
 what the plain formulas give for a gate that is computed in float64.
 """
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +20,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
-from bench import environment, timing
-from bench.memory import fix_the_source_of_memory
-from bench.options import choice
-from bench.sizes import Size, SizeType
+from bench import environment, runs, timing
+from bench.options import Size, choice, prepare, sizes, threads_option
 from bench.workloads import DTYPES, Workload
 from gelu_kernels import functional, reference
 
@@ -164,7 +161,8 @@ def measure(name: str, recipe: str, dtype: str, elements: list[int], compiled: b
         tensors = [torch.randn(shape).to(DTYPES[dtype]) for _ in range(3)]
         check(name, recipe, scale, tensors)
         calls = {side: [partial(call, *tensors)] for side, call in sides.items()}
-        for side, (low, us, high) in timing.quartiles(calls, timing.cpu_clock).items():
+        for side, quartiles in timing.quartiles(calls, timing.cpu_clock).items():
+            low, us, high = (round(t, 3) for t in quartiles)
             row = {"pass": name, "recipe": recipe, "dtype": dtype, "elements": count, "side": side}
             found.append(row | {"us": us, "low": low, "high": high})
     return found
@@ -189,28 +187,20 @@ def table_of(rows: list[dict], sizes: tuple[Size, ...]) -> Table:
 @choice("--pass", "passes", PASSES, help="Passes.")
 @choice("--recipe", "recipes", RECIPES, help="What shares a scale; the last three are MX.")
 @choice("--dtype", "dtypes", DTYPES, default=("bfloat16", "float32"), help="Dtypes.")
-@click.option("--size", "sizes", type=SizeType(), multiple=True, default=SIZES, show_default=True)
+@sizes(SIZES)
 @click.option("--compile/--no-compile", "compiled", default=True, help="Beside torch.compile too.")
-@click.option("--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]")
+@threads_option
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build", "bench"))
 def main(passes, recipes, dtypes, sizes, compiled, threads, output) -> None:
-    if threads:
-        torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    fix_the_source_of_memory()
+    prepare(threads)
     machine = environment.describe("cpu")
     cells = [x for x in product(passes, recipes, dtypes) if x[1] in PASSES[x[0]].recipes]
     rows: list[dict] = []
     for name, recipe, dtype in tqdm(cells):
         elements = [size.elements(dtype) for size in sizes]
         rows += measure(name, recipe, dtype, elements, compiled)
-    device = machine["device"].lower().replace(" ", "-")
-    path = output / f"quantized-{device}-{torch.get_num_threads()}-threads.csv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    path = output / f"quantized-{runs.slug(machine)}.csv"
+    runs.write_csv(list(runs.cells(rows)), path)
     Console(width=120).print(table_of(rows, sizes))
     print(f"{machine['device']}, {torch.get_num_threads()} threads: {path}")
 

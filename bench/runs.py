@@ -2,7 +2,7 @@
 
 A run is a dictionary: ``machine`` says where it was made, ``results`` has a record for each side of
 each cell that was timed. It may lie in one JSON file, as ``make gpu`` writes it. A run that is kept
-is two files: a CSV with a line for each record, and a JSON with the rest of it beside.
+is two files: a CSV with a line for each cell and columns for each side, and a JSON with the rest.
 """
 
 import csv
@@ -10,14 +10,16 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"  # the latest run of each machine
 Run = dict[str, object]
 
-# The columns. us is the median of a call, low and high are the quartiles; roof is the % of the rate
-# of a plain copy of memory.
+# Of a record; the names before "side" tell the cell. us is the median of a call, low and high are
+# the quartiles; roof is the % of the rate of a plain copy of memory.
 FIELDS = {
     "op": str,
     "pass": str,
@@ -33,6 +35,8 @@ FIELDS = {
     "peak bytes": int,
     "saved bytes": int,
 }
+CELL = list(FIELDS).index("side")
+MEASURED = tuple(FIELDS)[CELL + 1 :]
 TOO_LONG = {"results", "stages"}  # for the JSON of a run that is kept
 
 
@@ -55,14 +59,54 @@ def slug(machine: dict[str, object]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"{machine['device']}{threads}".lower()).strip("-")
 
 
+def cells(records: list[dict]) -> Iterator[dict[str, object]]:
+    """The lines of a CSV: a record's side goes before the names of what was measured of it, as in
+    "eager us". A cell that was measured again has another line."""
+    row: dict[str, object] = {}
+    for record in records:
+        names = list(record)
+        split = names.index("side")
+        side = record["side"]
+        cell = {name: record[name] for name in names[:split]}
+        values = {f"{side} {name}": record[name] for name in names[split + 1 :]}
+        if row.items() >= cell.items() and not row.keys() & values.keys():
+            row |= values
+            continue
+        if row:
+            yield row
+        row = cell | values
+    if row:
+        yield row
+
+
+def write_csv(rows: list[dict], path: Path) -> None:
+    """Without the columns that are empty."""
+    filled = dict.fromkeys(name for row in rows for name in row if row[name] is not None)
+    text = io.StringIO()
+    table = csv.DictWriter(text, filled, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    replace(path, text.getvalue())
+
+
+def read_csv(path: Path) -> Iterator[dict[str, object]]:
+    """The records of a run."""
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            sides = dict.fromkeys(name.partition(" ")[0] for name in islice(row, CELL, None))
+            cell = {name: FIELDS[name](row[name]) for name in islice(row, CELL)}
+            for side in sides:
+                if row[f"{side} us"]:
+                    texts = {name: row.get(f"{side} {name}") for name in MEASURED}
+                    values = {n: FIELDS[n](text) if text else None for n, text in texts.items()}
+                    yield cell | {"side": side} | values
+
+
 def keep(run: Run, folder: Path = RESULTS) -> Path:
     """In place of the run that was kept of the same machine."""
     path = folder / f"{slug(run['machine'])}.json"
-    text = io.StringIO()
-    table = csv.DictWriter(text, FIELDS, extrasaction="ignore", lineterminator="\n")
-    table.writeheader()
-    table.writerows(run["results"])
-    replace(path.with_suffix(".csv"), text.getvalue())
+    records = [{name: record.get(name) for name in FIELDS} for record in run["results"]]
+    write_csv(list(cells(records)), path.with_suffix(".csv"))
     save({name: value for name, value in run.items() if name not in TOO_LONG}, path)
     return path
 
@@ -71,11 +115,7 @@ def load(path: Path) -> Run:
     """Of either kind, by its JSON file."""
     run = json.loads(path.read_text())
     if isinstance(run, dict) and path.with_suffix(".csv").exists():
-        with path.with_suffix(".csv").open(newline="") as file:
-            run["results"] = [
-                {name: FIELDS[name](text) if text else None for name, text in row.items()}
-                for row in csv.DictReader(file)
-            ]
+        run["results"] = list(read_csv(path.with_suffix(".csv")))
     return run
 
 

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 import bench.__main__
@@ -85,33 +84,27 @@ def test_nothing_in_common(tmp_path: Path) -> None:
     assert "no row is in both" in run(a, b).stdout
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "",
-            "[]",
-            "{}",
-            '{"machine": {}}',
-            '{"results": []}',
-            '{"machine": {"device": "x"}, "res',
-        ),
-        '{"machine": {}, "results": [{"side": "cuda"}]}',
-        '{"machine": {}, "results": [1]}',
-        json.dumps({"machine": {}, "results": [record(1) | {"low": 2}]}),
-        json.dumps({"machine": {}, "results": [record(0)]}),
-        None,
-    ],
+NO_REPORTS = (
+    *("", "[]", "{}", '{"machine": {}}', '{"results": []}', '{"machine": {"device": "x"}, "res'),
+    '{"machine": {}, "results": [{"side": "cuda"}]}',
+    '{"machine": {}, "results": [1]}',
+    json.dumps({"machine": {}, "results": [record(1) | {"low": 2}]}),
+    json.dumps({"machine": {}, "results": [record(0)]}),
+    None,
 )
-def test_no_report_is_refused_by_name(tmp_path: Path, text: str | None) -> None:
-    good, bad = write(tmp_path / "good.json", record(1)), tmp_path / "bad.json"
-    if text is not None:
-        bad.write_text(text)
-    for paths in ((good, bad), (bad, good)):
-        result = run(*paths)
-        assert result.exit_code == 1
-        assert f"{bad} is no report of python -m bench" in result.stderr
-        assert "good.json" not in result.stderr
+
+
+def test_no_report_is_refused_by_name(tmp_path: Path) -> None:
+    good = write(tmp_path / "good.json", record(1))
+    for number, text in enumerate(NO_REPORTS):
+        bad = tmp_path / f"{number}.json"
+        if text is not None:
+            bad.write_text(text)
+        for paths in ((good, bad), (bad, good)):
+            result = run(*paths)
+            assert result.exit_code == 1, text
+            assert f"{bad} is no report of python -m bench" in result.stderr, text
+            assert "good.json" not in result.stderr, text
 
 
 def test_a_run_beside_itself(tmp_path: Path) -> None:

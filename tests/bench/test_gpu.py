@@ -187,8 +187,10 @@ def killed_run(tmp_path: Path) -> list[str]:
     return [sys.executable, str(program)]
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("finished", range(4))
+@pytest.mark.parametrize(
+    ("finished", "sent"),
+    [(0, signal.SIGTERM), (1, signal.SIGKILL), (2, signal.SIGTERM), (3, signal.SIGKILL)],
+)
 def test_killed_after_each_stage(
     tmp_path: Path, mark: str, killed_run: list[str], finished: int, sent: signal.Signals
 ) -> None:
