@@ -204,7 +204,7 @@ def test_gradcheck_and_opcheck(backend: str) -> None:
             torch.library.opcheck(op.overload, arguments, test_utils=looked_at)
 
 
-# The place of a part in a whole tensor, from which the SOI map draws.
+# The place of a part in a whole tensor, which says what random bits it has.
 FEW_PLACES = [
     (2**40 + 8,),
     (2**34 - 400,),  # the counter's high word begins to count
@@ -224,14 +224,36 @@ def test_places(backend: str) -> None:
     for place, dtype in product(places, (torch.bfloat16, torch.float64)):
         x, bias = normal(5, 1001, dtype=dtype), normal(1000, dtype=dtype)
         for columns, b in product((slice(1000), slice(1, 1001)), (None, bias)):
-            expected = soi_forward(x[:, columns], b, place)
-            with kernels_for(backend) as device:
-                given = x.to(device)[:, columns], None if b is None else b.to(device)
-                results = soi_forward(*given, place)
-            for result, e in zip(results, expected, strict=True):
-                assert bits.differing(result.cpu(), e) == 0, (place, dtype, columns, b is None)
+            check_place(backend, "soi_forward", (), x[:, columns], b, place)
 
 
-def soi_forward(x: Tensor, bias: Tensor | None, place: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    seed = torch.tensor(SEED, device=x.device)
-    return torch.ops.gelu_kernels.soi_forward(x, bias, seed, "normal", *place)
+@every_backend
+def test_places_of_dropout(backend: str) -> None:
+    x, bias = normal(5, 1000, dtype=torch.bfloat16), normal(1000, dtype=torch.bfloat16)
+    for place in FEW_PLACES if backend == "triton_ptx" else PLACES:
+        check_place(backend, "gate_dropout_forward", (0.3,), x, bias, place)
+        check_place(backend, "coded_forward", (8, 0.3, True), x, bias, place)
+
+
+def check_place(
+    backend: str,
+    op: str,
+    options: tuple[object, ...],
+    x: Tensor,
+    bias: Tensor | None,
+    place: tuple[int, ...],
+) -> None:
+    function = getattr(torch.ops.gelu_kernels, op)
+    seed = torch.tensor(SEED)
+    expected = function(x, bias, seed, "normal", *options, *place)
+    with kernels_for(backend) as device:
+        given = [None if t is None else t.to(device) for t in (bias, seed)]
+        # A copy of strided columns would be contiguous.
+        on_device = (
+            x.to(device)
+            if x.is_contiguous()
+            else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).copy_(x)
+        )
+        results = function(on_device, *given, "normal", *options, *place)
+    for result, e in zip(results, expected, strict=True):
+        assert bits.differing(result.cpu(), e) == 0, (op, place, x.dtype, x.stride(), bias is None)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels.triton_kernels import launch
+from gelu_kernels.triton_kernels import elementwise, launch
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES
 from tests import ptx_on_cpu, stub_driver
 from tests.backends.same_bits import has_sums
@@ -255,6 +255,15 @@ def test_the_current_device(driver: State) -> None:
         assert driver.launches.pop().device == 0
         assert driver.device == before
         assert "device" in driver.asked and "stream of 0" in driver.asked
+
+
+def test_the_stream_is_the_tensors_devices(driver: State) -> None:
+    """The CPU's tensors stand for tensors of device 1."""
+    with mock.patch.object(elementwise, "launch") as launched:
+        forward(torch.empty(16))
+    op, key, specialize, *arguments = launched.call_args.args
+    launch._compiled(op, specialize(key), torch.device("cpu", 1))(*arguments)
+    assert "stream of 1" in driver.asked and driver.launches.pop().device == 1
 
 
 def test_a_kernel_is_compiled_on_the_device_of_its_tensors(driver: State, no_kernels: None) -> None:
