@@ -118,7 +118,7 @@ class Plan:
         """A process for each file: a kernel that faults fails every later test of its process."""
         if self.rehearsal:
             # A whole range of float32 takes seconds.
-            few = ("-p", "bench.junit", "-k", "cpu and not whole_range")
+            few = ("-p", "bench.junit", "-m", "not slow", "-k", "cpu and not whole_range")
             files = test_files() if backend == "cuda" else test_files()[:2]
             return [self.pytest(f"tests of {backend}", files, *few)]
         return [
