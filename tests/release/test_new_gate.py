@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from release.environments import PATH
-from tests import ROOT
+from tests import ROOT, planted_faults
 
 DIFF = ROOT / "docs" / "new_gate.diff"
 PAGE = (ROOT / "docs" / "contributing.md").read_text()
@@ -56,6 +56,11 @@ def test_what_the_page_names_exists() -> None:
     paths = set(re.findall(r"`([\w.]+/[\w./]*)`", PAGE))
     assert len(paths) > 30
     assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+def test_planted_faults_have_their_places() -> None:
+    for fault in planted_faults.FAULTS:
+        planted_faults.text_of(fault)
 
 
 @needs_git
