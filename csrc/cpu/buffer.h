@@ -1,5 +1,5 @@
-// Operands that are ragged or do not lie in a row pass through a buffer. The sources that include
-// this are compiled once for each instruction set: all of it has internal linkage.
+// Ragged or strided operands pass through a buffer. The sources that include this are compiled once
+// per instruction set, so everything here has internal linkage.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@ namespace gelu_kernels::cpu {
 namespace {
 
 // Every inner loop runs over a multiple of this many elements, a whole number of vectors in any
-// dtype and instruction set, so that there is no scalar remainder: ragged ends are padded in a
-// buffer.
+// dtype and instruction set. There is no scalar remainder: ragged ends are padded in a buffer.
 constexpr int64_t kVector = 32;
 
 // How many vectors the hot loops compute at a time (see CMakeLists.txt). Processors from before

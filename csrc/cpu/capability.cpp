@@ -85,9 +85,9 @@ const Build& chosen() {
   return build;
 }
 
-// A few 512-bit multiplications lower the clock of the whole core for most of a millisecond, which
-// a small call does not earn back: on a Xeon of 2019 a loop of forward and backward of 16 elements
-// took 56.5 us a turn, and 51.5 us with 256-bit vectors, which give the same bits.
+// A few 512-bit multiplications lower the core's clock for most of a millisecond, which a small
+// call does not earn back: on a Xeon of 2019, forward and backward of 16 elements took 56.5 us, and
+// 51.5 us with 256-bit vectors. The bits are the same.
 constexpr int64_t kSmall = 4096;
 
 const Tables& tables_for(int64_t elements) {

@@ -1,6 +1,6 @@
-// The loops of float16 run over chunks that F16C's instructions convert to float and back: g++ 12
-// makes no vectors of a cast from or to _Float16, and the integer code of storage.h takes longer
-// than most gates. g++ keeps the chunks in registers.
+// float16 loops run over chunks that F16C converts to float and back: g++ 12 does not vectorise
+// casts from or to _Float16, and the integer code of storage.h is slower than most gates. g++ keeps
+// the chunks in registers.
 //
 // The sources that include this are compiled once for each instruction set: all of it has internal
 // linkage.
@@ -19,7 +19,7 @@ namespace gelu_kernels {
 
 #ifdef __F16C__
 
-// Of a chunk of float16 numbers as floats. What is stored is then rounded to nearest, ties to even.
+// A chunk of float16 numbers held as floats. Storing then rounds to nearest, ties to even.
 namespace {
 struct widened_fp16 {};
 }  // namespace
@@ -73,7 +73,7 @@ GELU_KERNELS_HD void narrow(uint16_t* to, const float* from, int64_t n) {
 #endif
 }
 
-// A chunk of an operand of a loop: where it lies, or, of float16 numbers, as floats.
+// A chunk of a loop's operand: in place, or converted to floats for float16.
 template <int64_t n, class T>
 struct Chunk {
   explicit Chunk(T* lies_at) : data(lies_at) {}
@@ -102,17 +102,17 @@ struct Chunk<n, uint16_t> {
 namespace cpu {
 namespace {
 
-// A function of its own: of the loops in it g++ knows best that no operands overlap. Inlined into
-// another, those of bfloat16 took up to 15 % longer with AVX2.
+// A function of its own, where g++ can tell that operands do not overlap: inlined, the bfloat16
+// loops took up to 15 % longer with AVX2.
 template <int64_t chunk, class Precision, class Loop, class... T>
 __attribute__((noinline)) void whole(Precision stored, int64_t n, const Loop& loop,
                                      T* __restrict... operands) {
   loop(stored, n & ~(chunk - 1), operands...);
 }
 
-// Runs loop(stored, n, operands...), in one piece or in chunks of so many elements, of which n is a
-// multiple. The loop reads and writes by Storage<decltype(stored)>. It only reads const operands
-// and only writes others, but for sums.
+// Runs loop(stored, n, operands...) in one piece or in chunks; n is a multiple of the chunk size.
+// The loop reads and writes through Storage<decltype(stored)>. It only reads const operands and
+// only writes the others, except sums.
 template <class Precision, int64_t chunk, class Loop, class... T>
 GELU_KERNELS_HD void in_chunks(int64_t n, const Loop& loop, T*... operands) {
 #ifdef __F16C__

@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, as loops.cpp is, and with the same care.
+// Compiled once per instruction set; the rules of loops.cpp hold here too.
 #include "csrc/cpu/coded_loops.h"
 
 #include "csrc/cpu/chunks.h"
@@ -57,8 +57,8 @@ void encode_random(int64_t n, uint8_t* __restrict codes, const Real* __restrict 
   }
 }
 
-// Two codes of 4 bits in a byte. A pair is a number of 16 bits: x86 and Arm have the low byte
-// first.
+// Packs two 4-bit codes into a byte. A pair is read as one 16-bit number: x86 and Arm are
+// little-endian.
 void pack_pairs(uint8_t* __restrict packed, const uint8_t* __restrict codes, int64_t bytes) {
   for (int64_t i = 0; i < bytes; ++i) {
     uint16_t pair;
@@ -73,8 +73,8 @@ void unpack_pairs(uint8_t* __restrict codes, const uint8_t* __restrict packed, i
   }
 }
 
-// The codes of n elements from `first` on, a byte each, in the buffer or where they are. They begin
-// in the middle of a byte if `first` is odd, and the buffer has one code more.
+// The codes of n elements from `first` on, one byte each, in the buffer or in place. If `first` is
+// odd they start in the middle of a byte, and the buffer has one more code.
 const uint8_t* read_codes(uint8_t* buffer, const uint8_t* code, int64_t first, int64_t n,
                           const Decoder& decoder) {
   if (decoder.codebook.bits == 8) {
@@ -100,7 +100,7 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
   const Codebook codebook = m.codebook;
   const Rounding rounding = m.rounding;
   const uint32_t threshold = m.threshold;
-  // Without a bias, what is added is -0, which changes no number.
+  // Without a bias, -0 is added, which changes no number.
   if (!m.bias) {
     for (T& zero : bias_buffer) zero = Storage<Precision>::store(Real(-0.0));
   }

@@ -10,7 +10,7 @@
 
 namespace gelu_kernels::cpu {
 
-// On the elements from begin, a multiple of kMaskBlock, to end.
+// Works on the elements from begin, a multiple of kMaskBlock, to end.
 using CodedForward = void (*)(const CodedForwardOperands& m, Evaluate value_and_derivative,
                               int64_t begin, int64_t end);
 using CodedBackward = void (*)(const CodedBackwardOperands& m, int64_t begin, int64_t end);

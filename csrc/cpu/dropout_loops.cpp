@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, as loops.cpp is, and with the same care.
+// Compiled once per instruction set; the rules of loops.cpp hold here too.
 #include "csrc/cpu/dropout_loops.h"
 
 #include "csrc/cpu/chunks.h"
@@ -100,8 +100,8 @@ void add_row(int64_t n, Real* __restrict sum, T* __restrict dx, const T* __restr
   in_chunks<Precision, kFlagVector>(n, loop, sum, dx, dy, derivative, flags);
 }
 
-// The bias of a block of elements in row-major order. Without one, what is added is -0, which
-// changes no number.
+// The bias of a block of elements in row-major order. Without a bias, -0 is added, which changes no
+// number.
 template <class Precision>
 class Bias {
  public:

@@ -10,7 +10,7 @@
 
 namespace gelu_kernels::cpu {
 
-// On the elements from begin to end.
+// Works on the elements from begin to end.
 using DropoutForward = void (*)(const DropoutForwardOperands& m, Evaluate value, int64_t begin,
                                 int64_t end);
 using DropoutBackward = void (*)(const DropoutBackwardOperands& m, Evaluate evaluate, int64_t begin,

@@ -1,5 +1,5 @@
-// A mask's bits as bytes, one for each element: vectors of elements need them so. The sources that
-// include this are compiled once for each instruction set: all of it has internal linkage.
+// A mask's bits expanded to one byte per element, the form that vector code needs. The sources that
+// include this are compiled once per instruction set, so everything here has internal linkage.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// write_bits() makes a mask of these flags: their top bits are its bits. Out of 1 or ~0 and 0 g++
-// 12 makes numbers of 32 bits and narrows them: 0.1 ns an element of 0.95 in the AVX-512 build.
+// write_bits() packs the top bits of these flags into a mask. With flags of 1 or ~0, g++ 12 goes
+// through 32-bit numbers and narrows them: 0.1 of 0.95 ns an element in the AVX-512 build.
 constexpr uint8_t kKept = 0x85, kDropped = 0x03;
 
 [[maybe_unused]] void write_bits(uint8_t* mask, const uint8_t* flags, int64_t bytes) {

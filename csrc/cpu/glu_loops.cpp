@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, like loops.cpp, whose rules hold here.
+// Compiled once per instruction set; the rules of loops.cpp hold here too.
 #include "csrc/cpu/glu_loops.h"
 
 #include <utility>

@@ -9,7 +9,7 @@
 
 namespace gelu_kernels::cpu {
 
-// So many elements of a row, from a column on; of a whole row if there is a dweight.
+// Works on part of a row from a column on, or on the whole row if there is a dweight.
 using GluRowLoop = void (*)(const GluRows& m, int64_t row, int64_t column, int64_t columns);
 
 struct GluLoops {

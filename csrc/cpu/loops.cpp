@@ -81,8 +81,8 @@ void run_located(int64_t n, T* __restrict y, const T* __restrict x, const Real* 
   };
   in_chunks<Precision, kVector>(n, loop, y, x, loc, scale, inverse);
 }
-// Whole vectors of rows that are read and written where they lie, whose location and scale are the
-// same in every row. Returns the number of columns.
+// Whole vectors of rows, read and written in place, with the same location and scale in every row.
+// Returns the number of columns done.
 template <class Function, class Precision>
 int64_t map_located(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   using T = StorageOf<Precision>;
@@ -113,7 +113,7 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   bool contiguous = true;
   for (int k = 0; k < operands; ++k) contiguous &= strides[k] == int64_t{sizeof(T)};
 
-  // Whole vectors of contiguous rows are read and written where they lie.
+  // Whole vectors of contiguous rows are read and written in place.
   int64_t whole = 0;
   const bool is_long = columns * int64_t{sizeof(T)} >= kLeastBytesInPlace;
   const bool in_place = contiguous && (rows == 1 || is_long);
@@ -255,7 +255,7 @@ void column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place
     }
   }
   if constexpr (Row::numbers == 3) prepare(kColumnTile, number[1], number[2]);
-  // To clear and to add all of the sums would take a tile of 128 columns as long as its rows.
+  // Clearing and adding all the sums would take as long as a tile of 128 columns itself.
   const int64_t padded = round_up(columns);
   Real sum[parameters][kRowLanes][kColumnTile];
   for (auto& lanes : sum) {

@@ -17,12 +17,12 @@ using Map = void (*)(char** data, const int64_t* strides, int64_t columns, int64
 // At most this many columns are handed to one backward_column_sums.
 constexpr int64_t kColumnTile = 512;
 
-// A loop over elements that have a mask begins at a multiple of this many, so that no two write to
-// the same byte of it.
+// Loops over elements with a mask begin at multiples of this, so that no two write the same byte of
+// the mask.
 constexpr int64_t kMaskBlock = 512;
 
-// dx and partial sums of a tile, columns by rows, from a row and a column on. Its partial sums
-// begin at this place.
+// Writes dx and the partial sums of a tile of columns by rows, from a row and a column on. The
+// partial sums go to `place`.
 using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, int64_t place,
                                     int64_t columns, int64_t rows);
 
@@ -50,7 +50,7 @@ struct Loops {
   AddPartialSums add_partial_sums;
 };
 
-// In the best instruction set that this processor has, for a call with so many elements.
+// The loops in this processor's best instruction set, for a call with this many elements.
 const Loops& loops(Gate gate, Dtype dtype, int64_t elements);
 
 // The instruction sets that were built, best first, separated by spaces; and the one in use.

@@ -1,6 +1,6 @@
-// Blocks of a matrix's elements in row-major order, eight of which have a byte of a mask, and their
-// random words. The sources that include this are compiled once for each instruction set: all of it
-// has internal linkage.
+// Blocks of a matrix's elements in row-major order, with a byte of mask for every eight, and their
+// random words. The sources that include this are compiled once per instruction set, so everything
+// here has internal linkage.
 #pragma once
 
 #include "csrc/cpu/buffer.h"
@@ -11,16 +11,14 @@
 namespace gelu_kernels::cpu {
 namespace {
 
-// The inner loops, which have a byte for each element of the mask, run over a multiple of this
-// many.
+// The inner loops, which take one byte per mask bit, run over a multiple of this.
 constexpr int64_t kFlagVector = 64;
 
-// Random bits are drawn for so many elements at a time.
+// Random bits are drawn for this many elements at a time.
 constexpr int64_t kDrawn = 8 * kPhiloxOctets;
 
-// The elements of a matrix in row-major order, a number of rows of so many columns. Rows that
-// follow one another without a gap are one row: most blocks of elements are then read where they
-// are.
+// The elements of a matrix in row-major order. Rows without a gap between them count as one row:
+// most blocks are then read in place.
 struct Elements {
   Elements(const Matrix& m, int64_t rows, int64_t n, int64_t size) : matrix(m), columns(n) {
     if (m.column_stride == size && m.row_stride == n * size) columns *= rows;
@@ -29,12 +27,12 @@ struct Elements {
   int64_t columns;
 };
 
-// Where an element is among rows of so many columns.
+// The row and column of an element.
 struct Position {
   int64_t row, column;
 };
 
-// Most often there is but one row. The divisions took 0.1 ns of 1.05 for each element of a block.
+// Usually there is only one row. The divisions took 0.1 of 1.05 ns per element of a block.
 Position position(int64_t element, int64_t columns) {
   if (element < columns) return {0, element};
   return {element / columns, element % columns};
@@ -53,7 +51,7 @@ void for_each_piece(int64_t columns, int64_t begin, int64_t n, Visit visit) {
   }
 }
 
-// Where n elements from `begin` on are in memory, if they are a block without a gap.
+// The address of n elements from `begin` on, if they are contiguous.
 template <class T>
 T* in_place(const Elements& e, int64_t begin, int64_t n) {
   const auto [row, column] = position(begin, e.columns);
@@ -63,7 +61,7 @@ T* in_place(const Elements& e, int64_t begin, int64_t n) {
   return reinterpret_cast<T*>(tile_at(e.matrix, row, column).data);
 }
 
-// That place, or the buffer with a copy of the elements.
+// The same address, or the buffer with a copy of the elements.
 template <class T>
 const T* read(T* buffer, const Elements& e, int64_t begin, int64_t n) {
   if (const T* data = in_place<T>(e, begin, n)) return data;

@@ -1,5 +1,5 @@
-// Philox for consecutive octets, a vector of them at a time. For a source that is compiled once for
-// each instruction set: all of it has internal linkage.
+// Philox for consecutive octets, a vector of them at a time. For sources compiled once per
+// instruction set, so everything here has internal linkage.
 #pragma once
 
 #if defined(__SSE2__)

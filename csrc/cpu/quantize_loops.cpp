@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, like loops.cpp, whose rules hold here.
+// Compiled once per instruction set; the rules of loops.cpp hold here too.
 #include "csrc/cpu/quantize_loops.h"
 
 #include <cstring>
@@ -23,7 +23,7 @@ Magnitude<T> magnitude_of(T stored) {
   return static_cast<Magnitude<T>>(bits & (sizeof(T) == 2 ? 0x7fff : 0x7fffffff));
 }
 
-// In steps of n, so that a compiler knows how many vectors there are.
+// Goes in steps of n, so that the compiler knows the number of vectors.
 template <int n, class T>
 uint32_t largest(const T* __restrict y, int64_t columns) {
   Magnitude<T> most[n] = {};
@@ -46,8 +46,8 @@ uint32_t largest_of_row(const T* y, int64_t columns) {
   return of_whole < of_rest ? of_rest : of_whole;
 }
 
-// Each number times its own factor. A vector of bytes has 64 numbers: in shorter steps the loop
-// takes twice to four times as long.
+// Multiplies each number by its own factor. A vector of bytes has 64 numbers; shorter steps take
+// two to four times as long.
 constexpr int64_t kBytesOfVector = 64;
 template <class Precision, class Format, bool may_be_nan, class T>
 void store(uint8_t* __restrict to, const T* __restrict y, const float* __restrict inverse,
@@ -70,10 +70,10 @@ void store(uint8_t* to, const T* y, const float* inverse, int64_t columns, bool 
 }
 constexpr uint32_t kInfinity = 0x7f800000;
 
-// So many columns of a row are quantised at a time, and their factors lie in an array.
+// This many columns of a row are quantised at a time, with their factors in an array.
 constexpr int64_t kPiece = 512;
 
-// By one factor.
+// Quantises with one factor.
 template <class Precision, class Format, class T>
 void store_row(uint8_t* to, const T* y, float inverse, int64_t columns, uint32_t largest) {
   const bool is_finite = largest < kInfinity && inverse == inverse;
@@ -85,8 +85,8 @@ void store_row(uint8_t* to, const T* y, float inverse, int64_t columns, uint32_t
   }
 }
 
-// By a factor for each block: `inverse_of` writes the scale of a block, from its largest magnitude,
-// and returns the factor.
+// Quantises with a factor per block: `inverse_of` writes a block's scale, computed from its largest
+// magnitude, and returns the factor.
 template <class Precision, class Format, int64_t block, class T, class InverseOf>
 void store_blocks(uint8_t* to, const T* y, int64_t columns, const InverseOf& inverse_of) {
   for (int64_t i = 0; i < columns; i += kPiece) {

@@ -1,5 +1,5 @@
-// The CPU loops that quantise: they read a tile of a gate's results, which a loop of loops.h has
-// just left in the processor's cache, and write it in eight bits.
+// The CPU loops that quantise: they read a tile of a gate's results while it is still in the cache
+// and write it in eight bits.
 #pragma once
 
 #include "csrc/gates/gates.h"
@@ -7,7 +7,7 @@
 
 namespace gelu_kernels::cpu {
 
-// A tile of y in memory, rows of so many consecutive columns, and its place in y.
+// A tile of y in memory, as rows of consecutive columns, and its position in y.
 struct QuantizeTile {
   const char* y;
   int64_t row, column, rows, columns;
@@ -22,7 +22,7 @@ struct QuantizeLoops {
   void (*columns)(const Quantization& q, const QuantizedMatrix& to, const QuantizeTile& tile);
 };
 
-// A column of so many bytes is two whole lines of a cache.
+// A column of this many bytes fills two cache lines.
 constexpr int64_t kMostQuantizedRows = 128;
 
 const QuantizeLoops& quantize_loops(Dtype dtype, bool is_e5m2, int64_t elements);

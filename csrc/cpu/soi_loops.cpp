@@ -1,4 +1,4 @@
-// Compiled once for each instruction set, as loops.cpp is, and with the same care.
+// Compiled once per instruction set; the rules of loops.cpp hold here too.
 #include "csrc/cpu/soi_loops.h"
 
 #include "csrc/cpu/chunks.h"
@@ -74,8 +74,8 @@ void half_thresholds(int64_t n, int16_t* __restrict thresholds, const T* __restr
   };
   in_chunks<Precision, kVector>(n, loop, thresholds, z);
 }
-// By the first halves of random bits. Returns whether an element is open. x is copied as bits, of a
-// NaN all.
+// Decides by the first halves of the random bits. Returns whether any element is left open. x is
+// copied bit by bit, NaN payloads included.
 template <class T>
 bool select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
             const int16_t* __restrict thresholds, const uint16_t* __restrict halves) {
@@ -84,7 +84,7 @@ bool select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __re
   for (int64_t i = 0; i < n; ++i) {
     const uint16_t threshold = static_cast<uint16_t>(thresholds[i]);
     const bool m = halves[i] < threshold;
-    // 0 and 1 of the two halves that leave the decision open.
+    // The differences 0 and 1 leave the decision open.
     const uint16_t place = static_cast<uint16_t>(halves[i] - (threshold - 1));
     open |= place < 2 ? 1 : 0;
     y[i] = flagged(m, x[i]);
@@ -92,7 +92,7 @@ bool select(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __re
   }
   return open != 0;
 }
-// By all random bits.
+// Decides by all random bits.
 template <class Gate, class T>
 void select_exactly(int64_t n, T* __restrict y, uint8_t* __restrict flags, const T* __restrict x,
                     const float* __restrict z, const uint32_t* __restrict words) {
@@ -133,7 +133,7 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
     T* y_place = in_place<T>(y, i, n);
     T* y_out = y_place ? y_place : y_buffer;
     if constexpr (kParameters) {
-      // One number fills the buffer in the first block, the longest one.
+      // A scalar fills the buffer in the first block, which is the longest.
       const auto parameter = [&](T* buffer, const Elements& e) -> const T* {
         return e.matrix.column_stride == 0 && i > begin ? buffer : read(buffer, e, i, n);
       };
@@ -150,7 +150,7 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
       half_thresholds<Gate, fp32>(padded, thresholds, z);
     }
     draw<0>(halves, i, n, random, index);
-    // One block of 60 has an element that is open by the first halves.
+    // About one block in 60 has an element that the first halves leave open.
     if (select(padded, y_out, flags, x_in, thresholds, halves)) {
       if (alone) load<Precision>(padded, z, x_in);
       draw_words(words, i, n, random, index);

@@ -10,7 +10,7 @@
 
 namespace gelu_kernels::cpu {
 
-// On the elements from begin to end.
+// Works on the elements from begin to end.
 using SoiForward = void (*)(const SoiForwardOperands& m, int64_t begin, int64_t end);
 using SoiBackward = void (*)(const SoiBackwardOperands& m, int64_t begin, int64_t end);
 

@@ -23,7 +23,7 @@ struct Terms {
   Real dx, added[sums];
 };
 
-// What a Gradient that reads x has of it.
+// The part that a Gradient keeps of x.
 template <class Precision, class Part>
 struct RowsOfX {
   static constexpr int vectors = 2;  // of a row, with dy
@@ -53,7 +53,7 @@ struct RowsOfX {
   }
 };
 
-// What a Gradient that reads a mask has of it.
+// The part that a Gradient keeps of the mask.
 template <class Part>
 struct RowsOfMask {
   static constexpr int vectors = 1;
@@ -130,8 +130,8 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     const char* dy_row = tile_at(m.dy, begin, first).data;
     const int64_t dx_step = kWarps * m.dx.row_stride, dy_step = kWarps * m.dy.row_stride;
 
-    // A row is loaded as soon as the registers of an earlier one are free, so that kRows - 1 are
-    // under way while one is computed.
+    // A row is loaded as soon as an earlier row's registers are free, so that kRows - 1 loads are
+    // in flight while one row is computed.
     Part dy[kRows];
     typename Gradient<Gate, Precision, Part>::Row rest[kRows];
     const auto load = [&](int i) {

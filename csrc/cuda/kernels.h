@@ -25,7 +25,7 @@ struct Error {
   explicit operator bool() const { return code != 0; }
 };
 
-// Where a kernel is put: a device and one of its streams, a cudaStream_t.
+// Where a kernel runs: a device and one of its streams, a cudaStream_t.
 struct Queue {
   int device;
   void* stream;

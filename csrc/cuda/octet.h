@@ -1,5 +1,5 @@
-// A thread's share of elements with a mask: eight in row-major order, for which it has one byte.
-// Octets that are whole and lie in vectors are worked on as such, others element by element.
+// A thread's share of elements with a mask: eight in row-major order, which have one byte of the
+// mask. Whole octets in vectors are processed as vectors, others element by element.
 #pragma once
 
 #include <limits>

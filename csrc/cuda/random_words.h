@@ -43,7 +43,7 @@ __device__ __forceinline__ uint32_t byte_of_octet(const GlobalIndex& index, uint
   return byte;
 }
 
-// From an element on, one after the other in row-major order.
+// The words from an element on, one after the other in row-major order.
 class ElementWords {
  public:
   __device__ __forceinline__ ElementWords(int64_t element, const GlobalIndex& index,

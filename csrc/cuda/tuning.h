@@ -1,4 +1,4 @@
-// The numbers that say how a kernel is laid over a GPU. They change its speed and no result.
+// The numbers that distribute a kernel over a GPU. They change its speed and no result.
 #pragma once
 
 #include <cstdint>

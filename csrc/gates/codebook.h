@@ -6,7 +6,7 @@
 
 namespace gelu_kernels {
 
-// A code stands for (code - zero)/levels, but the code `nan` for NaN.
+// A code stands for (code - zero)/levels, except the code `nan`, which stands for NaN.
 struct Codebook {
   Codebook() = default;
   explicit Codebook(int64_t bits)
@@ -25,8 +25,8 @@ struct Codebook {
         nan(Fitted::nan) {}
 };
 
-// The length of the codes of so many elements: those of 4 bits come in pairs, the first in the low
-// half of a byte.
+// The length in bytes of this many codes: 4-bit codes come in pairs, the first in the low half of a
+// byte.
 template <class Integer>
 Integer code_bytes(const Integer& elements, int bits) {
   return bits == 8 ? elements : (elements + 1) / 2;

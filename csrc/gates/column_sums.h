@@ -1,5 +1,5 @@
-// The order in which a bias gradient is summed. It depends on the shape alone and is the same on
-// every processor, and so are the bits of the sum.
+// The order in which a bias gradient is summed. It depends on the shape alone, so the sum has the
+// same bits on every processor.
 //
 // Rows fall into blocks. The rows of a block are dealt out in turn to kRowLanes sums, which are
 // then added in order to the block's partial sum; the blocks are dealt out to kBlockLanes sums

@@ -1,4 +1,4 @@
-// A number in both types: a GPU is slow to make a float of a double.
+// A number in both types: converting double to float is slow on a GPU.
 #pragma once
 
 #include <type_traits>

@@ -1,6 +1,5 @@
-// The operands of a gated linear unit in general, and the order in which the gradient of its
-// weights is summed. It depends on the shape alone and is the same on every processor, and so are
-// the bits of the sum.
+// The operands of the general gated linear unit, and the order in which the gradient of its weights
+// is summed. It depends on the shape alone, so the sum has the same bits on every processor.
 //
 // A weight belongs to a row, and its gradient is a sum over the row. Column j belongs to lane
 // j % kGluLanes. Each lane sums its columns in turn, from +0 on; then neighbours are added, lanes 0

@@ -12,7 +12,7 @@
 
 namespace gelu_kernels {
 
-// A thing for each pass, such as its loop.
+// One thing for each pass, such as its loop.
 template <class T>
 struct Passes {
 #define GELU_KERNELS_MEMBER(name, Function, takes_bias) T name;

@@ -6,7 +6,7 @@
 
 namespace gelu_kernels {
 
-// What a function of two `outputs` gives.
+// The results of a function with two `outputs`.
 template <class T>
 struct Two {
   T first, second;

@@ -17,7 +17,7 @@ enum class Scaling { TensorWise, RowWise, BlockWise1x128, BlockWise1x32 };
 constexpr int64_t kMxBlock = 32;      // of BlockWise1x32
 constexpr int64_t kFloatBlock = 128;  // of BlockWise1x128
 
-// Where a block's scale lies, counted in scales.
+// The position of a block's scale, counted in scales.
 struct ScaleLayout {
   int64_t row_stride, column_stride;
   // Of SWIZZLE_32_4_4: 128 rows of 4 scales are a tile of 512 bytes, and so many tiles are in a row
@@ -69,7 +69,7 @@ struct Quantization {
   _(glu_forward)  /* y = g(x)·up; x, up */                \
   _(glu_backward) /* dx, dup; dy, x, up */
 
-// A thing for each of them.
+// One thing for each of them.
 template <class T>
 struct QuantizedPasses {
 #define GELU_KERNELS_MEMBER(name) T name;

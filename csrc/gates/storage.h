@@ -7,7 +7,7 @@
 
 namespace gelu_kernels {
 
-// Which values of a gate in fp16 come out as ties that are to go up, where to even is down.
+// Which fp16 values of a gate come out as ties that must round up although even is down.
 enum class Ties { kNone, kSubnormal, kAny };
 
 // load(u) is exact. store(x) rounds to nearest, ties to even.

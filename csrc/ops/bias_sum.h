@@ -1,4 +1,4 @@
-// The gradient of a bias by operators that can be differentiated and batched.
+// The gradient of a bias, composed of operators that can be differentiated and batched.
 #pragma once
 
 #include <ATen/ops/sum.h>

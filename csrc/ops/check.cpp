@@ -18,7 +18,7 @@ constexpr std::optional<std::string_view> optional_name(std::nullptr_t) { return
 constexpr GateNames kGates[] = {GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_ROW)};
 #undef GELU_KERNELS_ROW
 
-// The gate that has this name for the argument.
+// The gate that the argument names.
 template <class Name>
 const GateNames& find_gate(const char* op, const char* argument, Name GateNames::* name_of,
                            std::string_view name) {

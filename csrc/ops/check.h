@@ -31,20 +31,20 @@ struct Argument {
   const char* name;
   const at::Tensor& tensor;
 };
-// That an argument goes with x: one number, or a vector along the last dimension.
+// Checks that an argument fits x: one number, or a vector along the last dimension.
 void check_along(const char* op, const Argument& argument, const at::Tensor& x);
-// The same of a vector.
+// The same for a vector.
 void check_bias(const char* op, const Argument& argument, const at::Tensor& x);
-// That an argument has the shape, layout, dtype and device of another.
+// Checks that an argument has the shape, layout, dtype and device of another.
 void check_like(const char* op, const Argument& argument, const Argument& other);
 
-// That it has the layout, dtype and device of another.
+// Checks that it has the layout, dtype and device of another.
 void check_beside(const char* op, const Argument& argument, const Argument& other);
 
-// Under autocast x comes from a matrix product in the low precision, and a tensor beside it may be
-// a float32 parameter: this casts it to the dtype of x.
+// Under autocast x comes from a low-precision matrix product while another tensor may be a float32
+// parameter: this casts it to the dtype of x.
 at::Tensor cast_under_autocast(at::Tensor t, const at::Tensor& x);
-// The bias, cast like that and checked.
+// The bias, cast in this way and checked.
 std::optional<at::Tensor> bias_for(const char* op, std::optional<at::Tensor> bias,
                                    const at::Tensor& x);
 

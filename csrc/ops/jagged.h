@@ -14,7 +14,7 @@
 
 namespace gelu_kernels {
 
-// The values of a jagged tensor without holes, whose values are arbitrary.
+// The values of a jagged tensor, without the holes, whose contents are arbitrary.
 inline at::Tensor jagged_values(const char* op, const Argument& argument) {
   const auto& [name, t] = argument;
   TORCH_CHECK_VALUE(!at::_nested_get_lengths(t).defined(), "gelu_kernels::", op, ": ", name,

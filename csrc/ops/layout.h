@@ -19,7 +19,7 @@ inline char* data_of(const at::Tensor& t) {
   return static_cast<char*>(const_cast<void*>(t.const_data_ptr()));
 }
 
-// The same elements at the same places of memory, and no gap between them.
+// Whether the tensors have the same elements at the same places in memory, without gaps.
 template <class... Tensors>
 bool lie_alike(const at::Tensor& first, const Tensors&... others) {
   const auto like_first = [&first](const at::Tensor& t) {
@@ -41,7 +41,7 @@ inline Dtype dtype_of(const at::Tensor& t) {
   }
 }
 
-// `t` as a matrix whose rows are its last dimension, if it is one without a copy.
+// `t` as a matrix whose rows are its last dimension, if that needs no copy.
 inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, int64_t columns) {
   const int64_t size = static_cast<int64_t>(t.element_size());
   // computeStride allocates: for two operands, 0.1 us of a small call's 2.
@@ -52,8 +52,8 @@ inline std::optional<Matrix> matrix_layout(const at::Tensor& t, int64_t rows, in
   return Matrix{data_of(t), (*strides)[1] * size, (*strides)[0] * size};
 }
 
-// Calls run(rows, columns, matrices...) with outputs and then inputs of one shape as matrices, or
-// with copies where that takes them.
+// Calls run(rows, columns, matrices...) with the outputs, then the inputs, of one shape as
+// matrices; with copies where they are no matrices.
 template <int outputs = 1, class Run, class... Tensors>
 void with_matrices(int64_t columns, const Run& run, const Tensors&... operands) {
   const int64_t rows = std::get<0>(std::tie(operands...)).numel() / columns;
@@ -77,8 +77,8 @@ void with_matrices(int64_t columns, const Run& run, const Tensors&... operands) 
   (copy_back(operands), ...);
 }
 
-// The same with one row if they are all contiguous and need not be rows, and not at all without
-// elements.
+// The same, but as one row if all are contiguous and rows do not matter, and without a call if
+// there are no elements.
 template <int outputs = 1, class Run, class... Tensors>
 void in_row_major_order(bool by_rows, const Run& run, const at::Tensor& out,
                         const Tensors&... operands) {
@@ -87,8 +87,8 @@ void in_row_major_order(bool by_rows, const Run& run, const at::Tensor& out,
   with_matrices<outputs>(one_row ? out.numel() : out.size(-1), run, out, operands...);
 }
 
-// Over the elements of some outputs and then of the inputs, which broadcast to them: the dimensions
-// sorted by stride, and merged where they can be.
+// Iterates over the elements of the outputs and of the inputs, which broadcast to them: dimensions
+// are sorted by stride and merged where possible.
 template <int outputs, class... Tensors>
 at::TensorIterator iterator_over(const Tensors&... operands) {
   at::TensorIteratorConfig config;

@@ -20,8 +20,7 @@ TORCH_LIBRARY_IMPL(gelu_kernels, CompositeExplicitAutograd, m) {
   m.impl(RandomSeed::name(), RandomSeed::compute);
 }
 
-// Without it vmap would call a public operator for each element of a batch, with no regard to
-// `randomness`.
+// Without it vmap would call a public operator for each example, ignoring `randomness`.
 TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatchedDecomposition, m) { PublicOperators::compose(m); }
 
 TORCH_LIBRARY_IMPL(gelu_kernels, FuncTorchBatched, m) {

@@ -1,7 +1,7 @@
 // The backward nodes of all operators.
 //
-// They are written as the nodes that PyTorch generates for its own operators are: the fastest route
-// (a torch::autograd::Function costs 1 us more a call), and the only one that gives torch.func,
+// They are written like the nodes that PyTorch generates for its own operators: the fastest route
+// (a torch::autograd::Function costs 1 us more per call), and the only one that serves torch.func,
 // forward-mode AD and compiled autograd alike.
 #pragma once
 
@@ -123,7 +123,8 @@ bool is_differentiated(const Tensors&... tensors) {
   return compute_requires_grad(tensors...) || (isFwGradDefined(tensors) || ...);
 }
 
-// A node for the gradients of these tensors, which it saves, if they are to be recorded.
+// A node that computes the gradients of these tensors and saves them, if anything is to be
+// recorded.
 template <class Node, class... Tensors>
 auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&... tensors) {
   decltype(make_node<Node>()) node;
@@ -142,7 +143,7 @@ auto record(std::string_view gate, const OptionalTensor& bias, const Tensors&...
   return node;
 }
 
-// A dual number's own part: a tangent is computed from primals.
+// The primal of a dual number: tangents are computed from primals.
 inline Tensor primal(const Tensor& t) { return isFwGradDefined(t) ? t._fw_primal(0) : t; }
 inline OptionalTensor primal(const OptionalTensor& t) { return t ? OptionalTensor(primal(*t)) : t; }
 
@@ -163,7 +164,7 @@ inline OptionalTensor sum_of(const OptionalTensor& a, const OptionalTensor& b) {
   return *a + *b;
 }
 
-// Gives a result the node of its gradient and its tangent, if there are such.
+// Attaches the gradient's node and the tangent to a result, if there are any.
 template <class Node>
 void set_derivatives(const Tensor& result, const Node& node, const OptionalTensor& tangent) {
   if (node) torch::autograd::set_history(result, node);

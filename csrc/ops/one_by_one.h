@@ -12,7 +12,7 @@
 
 namespace gelu_kernels {
 
-// The innermost vmap that batches any of the tensors that it has seen.
+// The innermost vmap that batches any of the tensors seen so far.
 struct Batched {
   int64_t level = -1, size = 0;
 
@@ -26,7 +26,7 @@ struct Batched {
     level = batched->level();
     size = batched->value().size(batched->bdim());
   }
-  // The part of t that belongs to an example; if the batch is empty, zeros.
+  // An example's part of t; zeros if the batch is empty.
   at::Tensor example(const at::Tensor& t, int64_t i) const {
     const auto* batched = of(t);
     if (!batched) return t;
@@ -38,8 +38,8 @@ struct Batched {
   }
 };
 
-// One example after the other: each draws the bits that it would draw alone. forward(example),
-// where example(t) is the part of t that belongs to it.
+// Runs one example after the other, so that each draws the bits it would draw alone:
+// forward(example), where example(t) is the example's part of t.
 template <class Forward>
 std::tuple<at::Tensor, at::Tensor> one_by_one(const Batched& batch, const Forward& forward) {
   c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);

@@ -66,7 +66,7 @@ struct Operator<Derived, Result(Arguments...)> : Schema<Derived> {
 
   static Result call(Arguments... arguments) { return Derived()(arguments...); }
 
-  // Recorded by nobody: for the kernel of Autograd.
+  // Calls the operator below autograd, for the kernel of Autograd.
   static Result below_autograd(Arguments... arguments) {
     at::AutoDispatchBelowADInplaceOrView guard;
     return Derived()(arguments...);

@@ -27,7 +27,7 @@ using CoreOperators =
              QuantizedGateForward, QuantizedGluForward, QuantizedGateBackward,
              QuantizedGateBackwardBias, QuantizedGluBackward, QuantizedGluHalvesBackward>;
 
-// Composed of core operators and torch's, for autograd and compilers one operator each.
+// Each is composed of core operators and torch's, but is one operator for autograd and compilers.
 using ComposedOperators = Registry<GateLinearBackwardWeight, GluLinearBackwardWeight>;
 
 }  // namespace gelu_kernels

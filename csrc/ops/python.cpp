@@ -22,7 +22,7 @@ std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates(
   return result;
 }
 
-// As PyTorch's functions say it, where pybind11 would show the signature in C++.
+// In the words of PyTorch's functions; pybind11 would show the C++ signature.
 [[noreturn]] void refuse(const char* function, const c10::Argument& argument, py::handle given) {
   const auto type = argument.real_type();
   const auto optional = type->cast<c10::OptionalType>();
@@ -32,8 +32,8 @@ std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates(
                optional ? " or None, not " : ", not ", Py_TYPE(given.ptr())->tp_name));
 }
 
-// An operator as a function of Python objects, by the names of its schema's arguments, all of which
-// are to be given.
+// An operator as a function of Python objects, with the names of its schema's arguments, all of
+// which are required.
 template <class Operator, auto function>
 class Binding;
 

@@ -52,7 +52,7 @@ std::optional<Dropout> dropout_of(double p) {
 at::Tensor draw_seed(const char* op, const at::Tensor& x,
                      const std::optional<at::Generator>& generator) {
   if (generator) {
-    // torch.Generator("cuda") has no index, and serves the tensors of any GPU, as it does in torch.
+    // torch.Generator("cuda") has no index; as in torch, it serves tensors on any GPU.
     const at::Device device = generator->device();
     TORCH_CHECK_VALUE(device == x.device() || device == at::Device(x.device().type()),
                       "gelu_kernels::", op, ": generator must be on the device of x, ", x.device(),

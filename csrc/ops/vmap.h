@@ -60,7 +60,7 @@ class PointwiseBatch {
     return other;
   }
 
-  // A result, or several, as an example sees it.
+  // One result or several, as an example sees them.
   at::Tensor batched(const at::Tensor& t) const { return at::functorch::makeBatched(t, 0, level_); }
   template <class... Tensors>
   std::tuple<Tensors...> batched(const std::tuple<Tensors...>& results) const {

@@ -7,8 +7,8 @@
 
 namespace gelu_kernels {
 
-// p as the kernels take it. An element whose random word is below the threshold is dropped, and k
-// is the factor of all others.
+// p as the kernels take it: an element whose random word is below the threshold is dropped, and the
+// others are multiplied by k.
 struct Dropout {
   uint32_t threshold;
   Factor factor;

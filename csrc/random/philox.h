@@ -17,7 +17,7 @@ struct RandomWords {
   uint32_t word[4];
 };
 
-// a b, of which the high half comes first.
+// The product a b, high half first.
 struct Product {
   uint32_t high, low;
 };
@@ -61,10 +61,9 @@ GELU_KERNELS_HD uint32_t word_of(uint32_t first, uint32_t second, int element) {
 #endif
 }
 
-// Which word an element of a tensor draws: word index % 8 of octet index / 8. `index` is where the
-// element is in the whole of which the tensor may be a part, its rows of row_length elements
-// row_stride apart in it and the first at `offset`. A row_length of 0 says that the part is one
-// row.
+// Which word an element of a tensor draws: word index % 8 of octet index / 8. `index` is the
+// element's position in the whole. The tensor may be a part of it: rows of row_length elements,
+// row_stride apart, the first at `offset`. A row_length of 0 means that the part is one row.
 struct GlobalIndex {
   int64_t offset, row_length, row_stride;
 

@@ -24,7 +24,7 @@ __device__ __forceinline__ uint64_t unpack_pairs(uint32_t packed) {
   return codes;
 }
 
-// Of whole octets; codes in memory begin at a multiple of 8 bytes.
+// For whole octets; codes in memory begin at a multiple of 8 bytes.
 __device__ __forceinline__ void store_codes(uint8_t* code, int64_t octet, uint64_t codes,
                                             int bits) {
   if (bits == 8) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ uint64_t load_codes(const uint8_t* code, int64_t firs
   return unpack_codes(load_packed_codes<size>(code, first, bits), bits);
 }
 
-// Of one element, in its byte.
+// The code of one element, in its byte.
 __device__ __forceinline__ uint32_t unpack_code(uint32_t byte, int64_t element, int bits) {
   return bits == 8 ? byte : byte >> (element % 2 * 4) & 15;
 }

@@ -1,4 +1,4 @@
-// How dropout's octets are laid over a GPU.
+// How dropout's octets are distributed over a GPU.
 #pragma once
 
 #include "csrc/cuda/tuning.h"

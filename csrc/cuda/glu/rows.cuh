@@ -1,5 +1,5 @@
-// The gated linear unit in general, row by row. A warp has a tile of a row: in a backward pass that
-// sums the gradient of the weights the whole row, else what it loads at a time.
+// The general gated linear unit, row by row. A warp computes a tile of a row: the whole row in a
+// backward pass that sums the gradient of the weights, else what it loads at a time.
 #pragma once
 
 #include "csrc/cuda/divisor.h"

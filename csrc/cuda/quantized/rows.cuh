@@ -1,6 +1,6 @@
-// Passes whose results have a scale for each row. A block of threads has a row and keeps the
-// results in registers, rounded, until their largest magnitude is known; of a row that is longer
-// than that, it computes them twice.
+// Passes whose results have a scale for each row. A block of threads computes a row and keeps the
+// rounded results in registers until their largest magnitude is known; the results of a longer row
+// it computes twice.
 #pragma once
 
 #include "csrc/cuda/launch.h"

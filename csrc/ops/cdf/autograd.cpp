@@ -111,7 +111,7 @@ std::tuple<Tensor, Tensor, Tensor> CdfGateBackward::differentiate(const Tensor& 
   return composed_gradients(dy, x, loc, scale, gate);
 }
 
-// An example's own loc or scale is no vector along the last dimension of the batch.
+// A loc or scale per example is no vector along the batch's last dimension.
 Tensor CdfGateForward::batch(const Tensor& x, const Tensor& loc, const Tensor& scale,
                              std::string_view gate) {
   check_cdf_gate(name(), x, loc, scale, gate);

@@ -1,5 +1,5 @@
-// The public operator of a gate with a location and a scale in terms of the core operators, and the
-// checks of these.
+// The public operator of a gate with a location and a scale, composed of core operators, and the
+// core operators' checks.
 #include "csrc/ops/cdf/cdf.h"
 
 #include <ATen/Functions.h>
@@ -18,15 +18,15 @@ void check_parameter(const char* op, const Argument& parameter, const Tensor& x)
   check_along(op, parameter, x);
 }
 
-// That no number of it is negative or NaN, where that takes no wait for a device and no graph is
-// traced.
+// Checks that no number of it is negative or NaN, unless that would wait for a device or a graph is
+// being traced.
 void check_numbers(const char* op, const Tensor& scale) {
   if (const auto* batched = at::functorch::maybeGetBatchedImpl(scale)) {
     return check_numbers(op, batched->value());
   }
   if (at::isTensorSubclassLike(scale) || !scale.is_cpu() || scale.numel() == 0) return;
   const at::NoGradGuard guard;
-  const Tensor least = scale.dim() == 0 ? scale : scale.amin();  // which is NaN if one number is
+  const Tensor least = scale.dim() == 0 ? scale : scale.amin();  // NaN if any number is
   const double number = least.item<double>();
   TORCH_CHECK_VALUE(number >= 0, "gelu_kernels::", op, ": scale must be at least 0, got ", number);
 }

@@ -15,8 +15,8 @@
 namespace gelu_kernels {
 
 constexpr int64_t kRow = 1024;
-// With fewer columns the vectors of most processors would have holes; with more, the partial sums
-// would be a large part of the data.
+// With fewer columns most processors' vectors would have gaps; with more, partial sums would be a
+// large part of the data.
 constexpr int64_t kLeastColumns = 64, kMostColumns = 16384;
 
 // loc and scale, or their gradients.
@@ -45,7 +45,7 @@ void map_with_parameters(const char* op, Gate gate, const at::Tensor& loc, const
   if (elements == 0) return;
   if (!are_numbers(p)) return map(along(p, x.size(-1)), y, x);
   if (!lie_alike(x, y)) return map(has_columns(p, x) ? along(p, x.size(-1)) : p, y, x);
-  if (rows == 0) return map(p, y, x);  // so few are quicker as they are
+  if (rows == 0) return map(p, y, x);  // so few are quicker this way
   const Parameters vectors = along(p, kRow);
   const auto part = [&](const at::Tensor& t, int64_t first, int64_t rows, int64_t columns) {
     return t.as_strided({rows, columns}, {columns, 1}, t.storage_offset() + first);

@@ -1,6 +1,6 @@
-// Derivatives and batches of gates whose derivative is coded. Every derivative is taken of the
-// code, in forward mode as well, so that both modes agree: the operators are linear, and so is
-// their gradient in dy.
+// Derivatives and batches of gates whose derivative is coded. Every derivative comes from the code,
+// in forward mode too, so that both modes agree: the operators are linear, and so is their gradient
+// in dy.
 #include <ATen/Functions.h>
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
@@ -29,7 +29,7 @@ struct CodedBackwardNode final : BackwardNode<CodedBackwardNode, int64_t, double
   }
 };
 
-// Records that `result` came of `input` and bias by this code, in every mode.
+// Records, in every mode, that `result` came from `input` and bias by this code.
 void record_code(const Tensor& result, const Tensor& code, const Tensor& input,
                  const OptionalTensor& bias, int64_t bits, double p) {
   decltype(make_node<CodedBackwardNode>()) node;
@@ -65,7 +65,7 @@ Tensor CodedBackward::differentiate(const Tensor& dy, const Tensor& code, int64_
   return dx;
 }
 
-// Differentiated again only by double backward, where the two separate operations will do.
+// Only double backward differentiates this again; the two separate operations serve there.
 std::tuple<Tensor, Tensor> CodedBackwardBias::differentiate(const Tensor& dy, const Tensor& code,
                                                             int64_t bits, double p) {
   if (!is_differentiated(dy)) return below_autograd(dy, code, bits, p);
@@ -92,7 +92,7 @@ std::tuple<Tensor, Tensor> CodedForward::batch(const Tensor& x, const OptionalTe
   });
 }
 
-// By operators that have batching rules of their own, with the roundings of the kernels.
+// Composed of operators that have batching rules of their own, with the kernels' roundings.
 Tensor CodedBackward::batch(const Tensor& dy, const Tensor& code, int64_t bits, double p) {
   check_coded_backward(name(), dy, code, bits, p, /*has_bias=*/false);
   const Codebook book(static_cast<int>(bits));

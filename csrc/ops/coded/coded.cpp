@@ -1,4 +1,4 @@
-// The checks of the operators whose derivative is coded, and a public operator in terms of them.
+// The checks of the operators whose derivative is coded, and a public operator composed of them.
 #include "csrc/ops/coded/coded.h"
 
 #include <ATen/core/grad_mode.h>

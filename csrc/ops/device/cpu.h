@@ -17,7 +17,7 @@
 
 namespace gelu_kernels {
 
-// Runs a loop over elements that have a mask. Threads meet where bytes of it do.
+// Runs a loop over elements with a mask. Threads split at whole bytes of the mask.
 template <class Loop>
 void over_mask_blocks(int64_t elements, const Loop& loop) {
   const int64_t blocks = (elements + cpu::kMaskBlock - 1) / cpu::kMaskBlock;
@@ -95,7 +95,7 @@ struct Cpu {
   }
 
  private:
-  // Tensors that lie in memory alike and without gaps are one long row.
+  // Tensors with the same dense layout are one long row.
   template <int outputs, class... Tensors>
   static void run(cpu::Map loop, const at::Tensor& out, const Tensors&... operands) {
     if (!lie_alike(out, operands...)) {

@@ -10,7 +10,7 @@ namespace gelu_kernels {
 
 void register_cuda_kernels(torch::Library& library) { CoreOperators::compute<Cuda>(library); }
 
-// As torch reports an error of CUDA.
+// Reports a CUDA error as torch does.
 void fail(const char* op, int device, const cuda::Error& error) {
   std::string what = c10::str("gelu_kernels::", op,
                               ": CUDA could not start the kernel: ", error.name, ": ", error.text);

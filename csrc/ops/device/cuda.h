@@ -16,7 +16,7 @@
 
 namespace gelu_kernels {
 
-// The kernels of all core operators, for a dispatch key to take.
+// Registers the kernels of all core operators for a dispatch key.
 void register_cuda_kernels(torch::Library& library);
 
 // The device of x and the caller's stream there.
@@ -78,7 +78,7 @@ struct Cuda {
   }
 
  private:
-  // Tensors that lie in memory alike are one long row.
+  // Tensors with the same dense layout are one long row.
   template <int outputs, int columns, class... Tensors>
   static void run(const char* op, cuda::Map kernel, const at::Tensor& out,
                   const Tensors&... operands) {

@@ -18,7 +18,7 @@ inline bool is_aligned(const char* data, int64_t stride) {
          0;
 }
 
-// So many consecutive elements, as rows of a segment each; the operands are still to be filled in.
+// This many consecutive elements as rows of one segment each; the operands are filled in later.
 inline cuda::Rows segments_of(int64_t elements, int64_t size) {
   const int64_t columns = cuda::kSegmentBytes / size;
   const int64_t rows = (elements + columns - 1) / columns;

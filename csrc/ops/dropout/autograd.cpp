@@ -12,7 +12,7 @@
 namespace gelu_kernels {
 namespace {
 
-// They save their inputs and then the mask.
+// The nodes save their inputs and then the mask.
 struct GateDropoutBackwardNode final : BackwardNode<GateDropoutBackwardNode, double> {
   static constexpr const char* kName = "GateDropoutBackward";
 
@@ -55,8 +55,9 @@ void save_mask(const Node& node, const Tensor& mask, double p) {
   node->numbers = {p};
 }
 
-// The kernels by differentiable operators, in at least float32, in which nothing is rounded as in
-// storage. The selection comes last: a factor may be infinite or NaN where the mask is 0.
+// The kernels' formulas in differentiable operators, in at least float32, without rounding to
+// storage in between. The selection comes last: a factor may be infinite or NaN where the mask is
+// 0.
 Tensor factored(const Tensor& dy, double p) {
   return dy.to(at::toOpMathType(dy.scalar_type())) * factor_of(p);
 }

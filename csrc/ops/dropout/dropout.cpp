@@ -1,4 +1,4 @@
-// The public operators of dropout in terms of the core operators, and the checks of these.
+// The public operators of dropout, composed of core operators, and the core operators' checks.
 #include "csrc/ops/dropout/dropout.h"
 
 #include "csrc/ops/coded/coded.h"
@@ -33,14 +33,14 @@ Gate check_glu_dropout_halves_backward(const char* op, const Tensor& dy, const T
 
 namespace {
 
-// A code that backward keeps in place of x, if save is given.
+// The coded derivative that backward keeps instead of x, if save is given.
 struct Saved {
   std::optional<std::string_view> save;
   bool dither;
 };
 
-// As if each element of a jagged tensor's values stood in a tensor of them. Arguments are checked
-// before a seed is drawn.
+// A jagged tensor draws what the tensor of its values would draw. Arguments are checked before a
+// seed is drawn.
 Tensor apply_dropout(const char* op, const Tensor& x, OptionalTensor bias, double p,
                      std::string_view gate, const Saved& saved,
                      const std::optional<at::Generator>& generator) {

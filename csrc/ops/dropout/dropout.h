@@ -70,7 +70,7 @@ struct GateDropoutForward
   }
 };
 
-// Checks all arguments of a gradient of it.
+// Checks all arguments of its gradient.
 Gate check_gate_dropout_backward(const char* op, const Tensor& dy, const Tensor& x,
                                  const OptionalTensor& bias, const Tensor& mask,
                                  std::string_view gate, double p);
@@ -164,7 +164,7 @@ struct GluDropoutForward
   }
 };
 
-// Checks all arguments of a gradient of it.
+// Checks all arguments of its gradient.
 Gate check_glu_dropout_backward(const char* op, const Tensor& dy, const Tensor& x, const Tensor& up,
                                 const Tensor& mask, std::string_view gate, double p);
 

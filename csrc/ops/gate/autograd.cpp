@@ -66,7 +66,7 @@ Tensor GateBackward::differentiate(const Tensor& dy, const Tensor& x, const Opti
   return dx;
 }
 
-// Differentiated again only by double backward, where the two separate operations will do.
+// Only double backward differentiates this again; the two separate operations serve there.
 std::tuple<Tensor, Tensor> GateBackwardBias::differentiate(const Tensor& dy, const Tensor& x,
                                                            const Tensor& bias,
                                                            std::string_view gate) {

@@ -1,4 +1,4 @@
-// The public operators of the gates in terms of the core operators, and the checks of these.
+// The public operators of the gates, composed of core operators, and the core operators' checks.
 #include "csrc/ops/gate/gate.h"
 
 #include "csrc/ops/coded/coded.h"

@@ -10,8 +10,8 @@
 
 namespace gelu_kernels {
 
-// Checks all arguments of a core operator; the tensors of the shape of x have names. Returns the
-// gate.
+// Checks all arguments of a core operator; the names are those of the tensors shaped like x.
+// Returns the gate.
 Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias, std::string_view gate,
                 at::ArrayRef<Argument> like_x = {});
 

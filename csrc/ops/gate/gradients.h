@@ -6,7 +6,7 @@
 
 namespace gelu_kernels {
 
-// Of g(x + bias); the node saves x and bias.
+// The gradients of g(x + bias); the node saves x and bias.
 template <class Node>
 struct GateGradients : BackwardNode<Node> {
   static variable_list gradients(const Tensor& dy, const variable_list& saved,

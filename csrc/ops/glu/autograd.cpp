@@ -71,7 +71,7 @@ Tensor GluForward::differentiate(const Tensor& x, const Tensor& up, const Option
   return y;
 }
 
-// Jagged tensors know no operator of three tensors; theirs have no options.
+// Jagged tensors have no operator of three tensors, so theirs have no options.
 std::tuple<Tensor, Tensor> GluBackward::differentiate(
     const Tensor& dy, const Tensor& x, const Tensor& up, const OptionalTensor& weight,
     std::string_view gate, std::optional<double> limit, double up_offset) {

@@ -1,5 +1,5 @@
-// The public operator of the gated linear unit in terms of the core operators, and the checks of
-// these.
+// The public operator of the gated linear unit, composed of core operators, and the core operators'
+// checks.
 #include "csrc/ops/glu/glu.h"
 
 #include <cmath>
@@ -67,7 +67,7 @@ Gate check_glu_halves(const char* op, const Tensor& x, const GluOptions& options
 
 namespace {
 
-// A jagged tensor knows operators of two tensors, and none that changes the last dimension.
+// Jagged tensors have operators of two tensors, and none that changes the last dimension.
 Tensor compose_jagged(const char* op, const Tensor& x, const OptionalTensor& up,
                       const GluOptions& options) {
   const auto& [weight, gate, limit, up_offset] = options;

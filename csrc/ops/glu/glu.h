@@ -83,7 +83,7 @@ struct GluForward : Operator<GluForward, Tensor(const Tensor&, const Tensor&, co
   }
 };
 
-// Where an argument of g or of the product is cut off, its gradient is 0:
+// Where an argument of g or of the product is clamped, its gradient is 0:
 //   dx = dy·weight·(clamp(up) + up_offset)·g'(min(x, limit))
 //   dup = dy·weight·g(min(x, limit))
 struct GluBackward

@@ -6,7 +6,7 @@
 
 namespace gelu_kernels {
 
-// Of glu_forward(x, up, weight); the node saves x, up and weight.
+// The gradients of glu_forward(x, up, weight); the node saves x, up and weight.
 template <class Node>
 struct GluGradients : BackwardNode<Node, std::optional<double>, double> {
   static variable_list gradients(const Tensor& dy, const variable_list& saved,
@@ -31,7 +31,7 @@ struct GluGradients : BackwardNode<Node, std::optional<double>, double> {
   }
 };
 
-// Of glu_halves_forward(x, weight); the node saves x and weight.
+// The gradients of glu_halves_forward(x, weight); the node saves x and weight.
 template <class Node>
 struct GluHalvesGradients : BackwardNode<Node, std::optional<double>, double> {
   static variable_list gradients(const Tensor& dy, const variable_list& saved,

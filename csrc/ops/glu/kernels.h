@@ -19,7 +19,7 @@ struct GluKernels;
 
 template <int outputs>
 struct GluKernels<Cpu, outputs> {
-  // A row is cut into pieces, but for a sum over it.
+  // A row is cut into pieces, unless it is summed.
   static void run(const char*, const at::Tensor& out, Gate gate, const GluRows& m) {
     constexpr int64_t kPiece = 16 * kGluLanes;
     const cpu::GluLoops& loops = cpu::glu_loops(gate, dtype_of(out), m.rows * m.columns);
@@ -45,7 +45,7 @@ struct GluKernels<Cuda, outputs> {
 };
 
 // Runs over the outputs and then the inputs, of one shape, and writes dweight if it is given.
-// Without weights, tensors that lie in memory alike are one long row.
+// Without weights, tensors with the same dense layout are one long row.
 template <class Device, int outputs, class... Tensors>
 void over_rows(const char* op, Gate gate, const std::optional<at::Tensor>& weight,
                const std::optional<at::Tensor>& dweight, std::optional<double> limit,

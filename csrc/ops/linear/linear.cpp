@@ -1,4 +1,4 @@
-// The public operators of a linear layer after a gate or a gated linear unit, and the checks.
+// The public operators of a linear layer after a gate or a gated linear unit, and their checks.
 #include "csrc/ops/linear/linear.h"
 
 #include <ATen/autocast_mode.h>
@@ -74,7 +74,7 @@ void check_has_features(const char* op, const Tensor& x) {
 
 }  // namespace
 
-// Jagged tensors have gradients of their own for a linear layer: they keep the hidden tensor.
+// Jagged tensors have their own gradients for a linear layer, which keep the hidden tensor.
 Tensor GateLinear::compose(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                            const OptionalTensor& gate_bias, std::string_view gate) {
   check_has_features(name(), x);

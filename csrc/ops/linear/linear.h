@@ -21,7 +21,7 @@ struct GateLinearBackwardWeight
   static Signature differentiate, batch, compose;
 };
 
-// The same of a gated linear unit; without up, of the halves of x.
+// The same for a gated linear unit; without up, of the halves of x.
 struct GluLinearBackwardWeight
     : Operator<GluLinearBackwardWeight,
                Tensor(const Tensor&, const Tensor&, const OptionalTensor&, std::string_view,
@@ -35,10 +35,10 @@ struct GluLinearBackwardWeight
 inline constexpr GateLinearBackwardWeight gate_linear_backward_weight;
 inline constexpr GluLinearBackwardWeight glu_linear_backward_weight;
 
-// That dy has a row for each row of x.
+// Checks that dy has a row for each row of x.
 void check_rows(const char* op, const Tensor& dy, const Tensor& x);
 
-// Recorded for autograd, of arguments that are checked.
+// Recorded for autograd; the arguments are checked already.
 Tensor gate_linear(const Tensor& x, const OptionalTensor& gate_bias, const Tensor& weight,
                    const OptionalTensor& bias, std::string_view gate);
 Tensor glu_linear(const Tensor& x, const OptionalTensor& up, const Tensor& weight,

@@ -64,11 +64,11 @@ struct QuantizedKernels<Cpu> {
   }
 
  private:
-  // So much of two results in float32 is in half of a cache of 1 MB, and in 16 bits nearer.
+  // This much of two float32 results fits in half of a 1 MB cache; 16-bit results take less.
   static constexpr int64_t kTile = int64_t{1} << 14;
 
-  // A column sum takes a block of rows. Blocks along the columns are 32 rows long, and more rows
-  // fill lines of the cache.
+  // A column sum needs a block of rows. Blocks along the columns have 32 rows; more rows fill whole
+  // cache lines.
   static std::pair<int64_t, int64_t> tile_of(const QuantizedOperands& m) {
     const Quantization& q = m.quantization;
     if (m.partials) return {RowBlocks(m.rows).block_rows, cpu::kColumnTile};

@@ -1,4 +1,4 @@
-// The public operators in terms of the core operators.
+// The public operators that quantise, composed of core operators.
 #include "csrc/ops/quantized/quantized.h"
 
 namespace gelu_kernels {

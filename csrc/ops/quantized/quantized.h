@@ -10,8 +10,8 @@
 
 namespace gelu_kernels {
 
-// Runs a pass over its inputs, matrices of one shape, and writes its results where the parts say,
-// and dbias if it is given. x has the dtype of all.
+// Runs a pass over its inputs, matrices of one shape and of the dtype of x. Writes the results to
+// `parts`, and dbias if it is given.
 template <class Device, size_t outputs, class Pass, class... Inputs>
 void write_quantized(const char* op, Pass pass, Gate gate, const Recipe& recipe,
                      const OptionalTensor& bias, const OptionalTensor& scale, float* amax,

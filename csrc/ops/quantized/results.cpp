@@ -7,7 +7,7 @@ namespace gelu_kernels {
 
 namespace {
 
-// The place of a name in a list.
+// The index of a name in a list.
 template <size_t n>
 size_t find_name(const char* op, const char* argument, const char* const (&names)[n],
                  std::string_view name) {

@@ -31,7 +31,7 @@ struct Recipe {
 Recipe recipe_of(const char* op, const QuantizeOptions& options, const Tensor& x,
                  const OptionalTensor& scale);
 
-// That the sizes of a result with so many columns, of rows as x has them, divide into blocks.
+// Checks that the sizes of a result with these columns, and rows like x's, divide into blocks.
 void check_sizes(const char* op, const Recipe& recipe, const Tensor& x, const c10::SymInt& columns);
 
 // The same for MX, the one that the gradients have.
@@ -43,14 +43,14 @@ inline Recipe mx_recipe_of(const char* op, at::ScalarType dtype, std::string_vie
 // data, scales, column_data and column_scales. A direction that is not wanted has no elements.
 using QuantizedTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-// For a result of so many columns, whose other dimensions are x's; checked.
+// Allocates the results for this many columns and x's other dimensions, after the checks.
 QuantizedTensors empty_results(const char* op, const Recipe& recipe, const Tensor& x,
                                const c10::SymInt& columns);
 
 // Zeros where no kernel writes, or all kernels take the maximum.
 void clear(const Recipe& recipe, const QuantizedTensors& to);
 
-// Where a result goes whose first column is that column of `to`.
+// The part of `to` that begins at that column.
 QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t first_column = 0);
 
 }  // namespace gelu_kernels

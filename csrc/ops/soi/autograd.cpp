@@ -22,7 +22,7 @@ struct SoiBackwardNode final : BackwardNode<SoiBackwardNode> {
     const Tensor& mask = saved[0];
     if (wanted.size() == 1) return {soi_backward(dy, mask)};
     if (wanted.size() == 3) {
-      // The engine makes one number of them where loc or scale is one.
+      // The engine reduces them to a scalar where loc or scale is one.
       const auto zeros = [&dy] {
         return dy.new_zeros_symint(dy.sym_sizes().slice(std::max<int64_t>(dy.dim(), 1) - 1));
       };
@@ -35,7 +35,7 @@ struct SoiBackwardNode final : BackwardNode<SoiBackwardNode> {
   }
 };
 
-// Records that `result` came of `input` (and bias, or parameters) by this mask, in every mode.
+// Records, in every mode, that `result` came from `input` (and bias, or parameters) by this mask.
 void record(const Tensor& result, const Tensor& mask, const Tensor& input,
             const OptionalTensor& bias = std::nullopt, at::ArrayRef<Tensor> parameters = {}) {
   decltype(make_node<SoiBackwardNode>()) node;
@@ -81,7 +81,7 @@ Tensor SoiBackward::differentiate(const Tensor& dy, const Tensor& mask) {
   return dx;
 }
 
-// Differentiated again only by double backward, where the two separate operations will do.
+// Only double backward differentiates this again; the two separate operations serve there.
 std::tuple<Tensor, Tensor> SoiBackwardBias::differentiate(const Tensor& dy, const Tensor& mask) {
   if (!is_differentiated(dy)) return below_autograd(dy, mask);
   check_soi_backward(name(), dy, mask, /*has_bias=*/true);

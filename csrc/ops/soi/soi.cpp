@@ -1,4 +1,4 @@
-// The public operators of the SOI map in terms of the core operators, and the checks of these.
+// The public operators of the SOI map, composed of core operators, and the core operators' checks.
 #include "csrc/ops/soi/soi.h"
 
 #include "csrc/ops/jagged.h"

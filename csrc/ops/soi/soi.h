@@ -16,7 +16,7 @@ Gate check_soi_cdf_forward(const char* op, const Tensor& x, const Tensor& loc, c
                            const Tensor& seed, std::string_view gate, const GlobalIndex& index);
 void check_soi_backward(const char* op, const Tensor& dy, const Tensor& mask, bool has_bias);
 
-// y and the mask, for arguments that are checked: with a bias, with a loc and a scale, or neither.
+// Computes y and the mask from checked arguments: with a bias, with a loc and a scale, or neither.
 template <class Device>
 std::tuple<Tensor, Tensor> draw(const char* op, Gate gate, const Tensor& x,
                                 const OptionalTensor& bias, at::ArrayRef<Tensor> parameters,
@@ -161,8 +161,8 @@ struct FusedBiasSoiMap : PublicOperator<FusedBiasSoiMap> {
                                    const std::optional<at::Generator>& generator);
 };
 
-// For tests: of the 2^32 random words, how many have -|x| in the tail of F, in int64, for a float32
-// tensor on the CPU. They are the least.
+// For tests: how many of the 2^32 random words, the least ones, have -|x| in the tail of F; int64,
+// for a float32 tensor on the CPU.
 C10_EXPORT Tensor soi_thresholds(const Tensor& x, std::string_view gate);
 
 }  // namespace gelu_kernels

@@ -1,4 +1,4 @@
-// The probabilities of the SOI map as numbers of random words, for tests.
+// The probabilities of the SOI map as counts of random words, for tests.
 #include "csrc/cpu/soi_loops.h"
 #include "csrc/ops/layout.h"
 #include "csrc/ops/soi/soi.h"

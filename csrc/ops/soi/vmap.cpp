@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor> SoiCdfForward::batch(const Tensor& x, const Tensor& l
   });
 }
 
-// By operators that have batching rules of their own.
+// Composed of operators that have batching rules of their own.
 Tensor SoiBackward::batch(const Tensor& dy, const Tensor& mask) {
   check_soi_backward(name(), dy, mask, /*has_bias=*/false);
   const Tensor bits = at::arange(8, mask.options().dtype(at::kByte));
