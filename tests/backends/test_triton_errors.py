@@ -2,6 +2,7 @@
 
 import runpy
 import shutil
+import sys
 from importlib.util import find_spec
 from unittest import mock
 
@@ -60,6 +61,7 @@ def test_the_backend_is_reported(
     default = "cuda" if HAS_CUDA else "triton"
     for wanted, expected in {"": default, default: default, "triton": "triton"}.items():
         monkeypatch.setenv("GELU_KERNELS_BACKEND", wanted)
+        monkeypatch.delitem(sys.modules, "gelu_kernels.__main__", raising=False)  # runpy would warn
         runpy.run_module("gelu_kernels", run_name="__main__")
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
         assert ["AMD" if torch.version.hip else "NVIDIA", expected] in lines, wanted

@@ -1,6 +1,5 @@
-"""The gated linear unit alone: how exact its products are, one of its gradients
-alone, and numbers that overflow in between.
-"""
+"""The gated linear unit: the accuracy of its products, one gradient alone, and products that
+overflow in between."""
 
 import math
 
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from gelu_kernels import functional, reference
 from gelu_kernels.operators.table import core
-from tests.calls import DTYPES, normal
+from tests.calls import DTYPES, GATES, normal
+from tests.cases import each
 from tests.oracles import oracle
 from tests.oracles.oracle import DERIVATIVE, VALUE
 
@@ -25,8 +25,8 @@ def run(dy: Tensor, x: Tensor, up: Tensor, gate: str) -> list[Tensor]:
 
 
 def assert_accurate(result: Tensor, factor: np.ndarray, of_gate: np.ndarray, bounds) -> None:
-    """In units of the last place, or else so many eps, where what the gate gives and the product
-    are normal numbers. In 16 bits everywhere: no worse than with a rounding in between."""
+    """In units of the last place (wide dtypes: in eps), where the gate's value and the product are
+    normal numbers. In 16 bits everywhere: no worse than with a rounding in between."""
     expected = factor * of_gate
     info = torch.finfo(result.dtype)
     finite = (np.abs(factor) <= torch.finfo(torch.float32).max) & (np.abs(expected) <= info.max)
@@ -45,7 +45,7 @@ def assert_accurate(result: Tensor, factor: np.ndarray, of_gate: np.ndarray, bou
         ].all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+@each(gate=GATES, dtype=[torch.float32, *HALF])
 def test_accuracy(gate: str, dtype: torch.dtype, device: str) -> None:
     """In 16 bits for every x."""
     if dtype in HALF:
@@ -67,11 +67,10 @@ def test_accuracy(gate: str, dtype: torch.dtype, device: str) -> None:
         assert_accurate(dup, d, value, FORWARD)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each(gate=GATES, dtype=DTYPES)
 def test_special_values(gate: str, dtype: torch.dtype, device: str) -> None:
-    """inf * 0 is NaN, as in the formulas, and a zero has its sign; but g'(-inf) may be -0. Left
-    out of dx is g'(-inf) in 16 bits: it is no zero before it is rounded, and it is not.
-    """
+    """inf * 0 is NaN, as in the formulas, and a zero has its sign, but g'(-inf) may be -0. In 16
+    bits dx is not compared at -inf: there g' is not zero before it is rounded."""
     numbers = torch.tensor([0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan], dtype=dtype)
     dy, x, up = (t.flatten().to(device) for t in torch.meshgrid(*[numbers] * 3, indexing="ij"))
     leaf = x.double().requires_grad_()
@@ -90,10 +89,10 @@ def test_special_values(gate: str, dtype: torch.dtype, device: str) -> None:
             assert torch.equal((ours == special)[equal], (expected == special)[equal])
 
 
-@pytest.mark.parametrize("dtype", HALF, ids=str)
+@each(gate=GATES, dtype=HALF)
 def test_no_factor_makes_a_number_of_a_zero(gate: str, dtype: torch.dtype, device: str) -> None:
-    """Where g(x) rounds to a zero, y is that zero times up, and dup that zero times dy: NaN if
-    these are infinite."""
+    """Where g(x) rounds to zero, y is that zero times up, and dup that zero times dy: NaN if they
+    are infinite."""
     x = oracle.every_16_bit_input(dtype)
     value = oracle.correctly_rounded_results(gate, VALUE, dtype)
     value[x == -math.inf] = float(oracle.reference(gate, VALUE, np.array([-1e30]))[0])
@@ -127,7 +126,7 @@ def assert_equal_zeros(found: Tensor, expected: Tensor) -> None:
 
 
 def test_gradients_that_overflow_in_between(device: str) -> None:
-    """dy·up is not rounded to 16 bits, in a gradient that is differentiated as well."""
+    """dy·up is not rounded to 16 bits, not even in a gradient that is differentiated again."""
     numbers = torch.tensor([[-4.0], [40_000.0], [3.0]], dtype=torch.float16, device=device)
     x, up, dy = numbers.unbind()
     x.requires_grad_()
@@ -137,10 +136,9 @@ def test_gradients_that_overflow_in_between(device: str) -> None:
     torch.testing.assert_close(dx.double(), expected[0], rtol=2**-11, atol=0)
 
 
-@pytest.mark.parametrize("create_graph", [False, True])
-@pytest.mark.parametrize("wanted", [0, 1], ids=["x", "up"])
+@each(wanted=[0, 1], create_graph=[False, True])
 def test_one_gradient_alone(wanted: int, create_graph: bool, device: str) -> None:
-    """Other operators compute it, in each dtype as near to the exact one as glu_backward."""
+    """Other operators compute it, as accurately as glu_backward in each dtype."""
     for dtype in DTYPES:
         dy, *operands = (normal(7, 33, dtype=dtype, device=device) for _ in range(3))
         leaf = operands[wanted].requires_grad_()
@@ -157,7 +155,7 @@ def test_one_gradient_alone(wanted: int, create_graph: bool, device: str) -> Non
 # Clamped and weighted
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, *HALF], ids=str)
+@each(gate=GATES, dtype=[torch.float32, *HALF])
 def test_accuracy_with_options(gate: str, dtype: torch.dtype, device: str) -> None:
     """The sum with the offset and the product with the weight round once more."""
     limit, offset = 7.0, 1.0
@@ -194,8 +192,7 @@ def test_accuracy_with_options(gate: str, dtype: torch.dtype, device: str) -> No
     assert (np.abs(dweight.double().numpy() - terms.sum(1)) <= bound + units / 2).all()
 
 
-@pytest.mark.parametrize("halves", [False, True], ids=["two", "halves"])
-@pytest.mark.parametrize("options", ["limit", "up_offset", "weight", "limit weight"])
+@each(options=["limit", "up_offset", "weight", "limit weight"], halves=[False, True])
 def test_each_option_alone(options: str, halves: bool, device: str) -> None:
     x, up, weight, dy = (normal(*s, device=device) for s in ((5, 300), (5, 300), (5,), (5, 300)))
     numbers = {"limit": 0.9} if "limit" in options else {}
@@ -216,7 +213,7 @@ def test_each_option_alone(options: str, halves: bool, device: str) -> None:
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each(dtype=DTYPES)
 def test_gradients_at_the_limit(dtype: torch.dtype, device: str) -> None:
     """They pass at the limit and stop beyond it; NaN stays."""
     limit = 2.0
@@ -239,10 +236,12 @@ def test_gradients_at_the_limit(dtype: torch.dtype, device: str) -> None:
     assert up.grad[x.isnan() & (up.abs() <= limit)].isnan().all()
 
 
-@pytest.mark.parametrize("columns", [1, 5, 64, 255, 256, 257, 600, 2880])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@each(
+    dtype=[torch.float64, torch.float32, torch.bfloat16],
+    columns=[1, 5, 64, 255, 256, 257, 600, 2880],
+)
 def test_order_of_the_weights_gradient(dtype: torch.dtype, columns: int, device: str) -> None:
-    """csrc/gates/glu_rows.h states it. g(64) = 64, so that the terms are exact."""
+    """As csrc/gates/glu_rows.h states it. g(64) = 64 makes the terms exact."""
     dy = normal(3, columns).to(dtype)
     x, up, weight = (torch.full_like(t, 64) for t in (dy, dy, dy[:, 0]))
     arguments = (t.to(device) for t in (dy, x, up / 64, weight))
@@ -256,18 +255,16 @@ def test_order_of_the_weights_gradient(dtype: torch.dtype, columns: int, device:
     assert torch.equal(dweight.cpu(), torch.from_numpy(lanes[:, 0]).to(dtype))
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"limit": 0.0}, "limit must be positive, got 0"),
-        ({"limit": -1.0}, "limit must be positive, got -1"),
-        ({"limit": math.nan}, "limit must be positive, got nan"),
-        ({"up_offset": math.inf}, "up_offset must be finite, got inf"),
-        ({"up_offset": math.nan}, "up_offset must be finite, got nan"),
-    ],
-    ids=str,
-)
-def test_numbers_that_are_refused(options: dict[str, float], message: str, device: str) -> None:
+BAD_NUMBERS = [("limit", 0), ("limit", -1), ("limit", math.nan)]
+BAD_NUMBERS += [("up_offset", math.inf), ("up_offset", math.nan)]
+
+
+@each(number=BAD_NUMBERS)
+def test_numbers_that_are_refused(number: tuple[str, float], device: str) -> None:
+    name, value = number
+    options = {name: value}
+    required = {"limit": "positive", "up_offset": "finite"}[name]
+    message = f"{name} must be {required}, got {value}"
     x = torch.ones(2, 4, device=device)
     with pytest.raises(ValueError, match=f"fused_glu: {message}"):
         functional.glu(x, x, gate="normal", **options)

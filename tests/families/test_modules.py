@@ -1,4 +1,4 @@
-"""The modules of gelu_kernels.nn: each is its function, with parameters, copies and a name."""
+"""The modules of gelu_kernels.nn: each computes its function, and can be copied and printed."""
 
 import copy
 import inspect
@@ -12,12 +12,13 @@ from gelu_kernels import nn, reference
 from gelu_kernels.operators.table import PUBLIC
 from gelu_kernels.operators.workloads import formula_of
 from tests.calls import APPROXIMATE, GATES, SEED, Sample, call_of, positive
+from tests.cases import each
 
 ROWS = {name: row for row in PUBLIC for name in row.modules}
 
 
 def parameters(name: str) -> set[str]:
-    """Of the constructor."""
+    """The names of the constructor's parameters."""
     return set(inspect.signature(getattr(nn, name)).parameters)
 
 
@@ -48,7 +49,7 @@ def build(name: str, gate: str, **options: object) -> torch.nn.Module:
 
 
 def expected(name: str, gate: str, module: torch.nn.Module, x: Tensor) -> Tensor:
-    """The formula, of the module's own parameters."""
+    """The formula with the module's own parameters."""
     own = dict(module.named_parameters())
     if "weight" in own:
         x = torch.nn.functional.linear(x, own.pop("weight"))
@@ -62,8 +63,9 @@ def test_every_module_is_here() -> None:
     assert modules - with_linear == set(ROWS)
 
 
-@pytest.mark.parametrize("name, gate", CASES)
-def test_values_and_gradients(name: str, gate: str, device: str) -> None:
+@each(case=CASES)
+def test_values_and_gradients(case: tuple[str, str], device: str) -> None:
+    name, gate = case
     module = build(name, gate).to(device)
     for shape in ((6,), (3, 6), (100, 80, 6)):  # so many that similar gates draw different masks
         x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
@@ -81,10 +83,9 @@ def saving(name: str) -> list[dict[str, object]]:
     return [{}, {"save": "8bit"}, {"save": "4bit", "dither": True}]
 
 
-@pytest.mark.parametrize(
-    "name, gate, options", [(*case, options) for case in CASES for options in saving(case[0])]
-)
-def test_copies_and_representation(name: str, gate: str, options: dict[str, object]) -> None:
+@each(case=[(*case, options) for case in CASES for options in saving(case[0])])
+def test_copies_and_representation(case: tuple[str, str, dict[str, object]]) -> None:
+    name, gate, options = case
     module = build(name, gate, **options)
     x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     for keyword, value in (selected(name, gate) | options).items():
@@ -99,34 +100,10 @@ def test_copies_and_representation(name: str, gate: str, options: dict[str, obje
         assert all(map(torch.equal, *results))
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_linear_gelu_has_the_state_of_linear(bias: bool, tmp_path) -> None:
-    torch.manual_seed(1)
-    ours = nn.LinearGELU(7, 5, bias)
-    torch.manual_seed(1)
-    linear = torch.nn.Linear(7, 5, bias)
-    assert ours.state_dict().keys() == linear.state_dict().keys()
-    for a, b in zip(ours.parameters(), linear.parameters(), strict=True):
-        assert torch.equal(a, b)  # the same initialisation
-    for source, target in (
-        (nn.LinearGELU(7, 5, bias), linear),
-        (torch.nn.Linear(7, 5, bias), ours),
-    ):
-        torch.save(source.state_dict(), tmp_path / "state")
-        target.load_state_dict(torch.load(tmp_path / "state"))
-        for a, b in zip(source.parameters(), target.parameters(), strict=True):
-            assert torch.equal(a, b)
-
-
 def test_linear_gelu_without_bias() -> None:
     layer = nn.LinearGELU(7, 5, bias=False, dtype=torch.float64)
     x = torch.randn(3, 7, dtype=torch.float64)
     torch.testing.assert_close(layer(x), reference.gelu(x @ layer.weight.T))
-
-
-def test_linear_gelu_takes_device_and_dtype_where_linear_does() -> None:
-    layer = nn.LinearGELU(7, 5, True, "meta", torch.bfloat16)
-    assert layer.weight.is_meta and layer.bias.dtype == torch.bfloat16
 
 
 def test_bias_gelu_starts_at_zero(device: str) -> None:
@@ -138,8 +115,9 @@ def test_bias_gelu_starts_at_zero(device: str) -> None:
     assert not module.bias.any()
 
 
-@pytest.mark.parametrize("name, gate", [c for c in CASES if ROWS[c[0]].is_random])
-def test_in_evaluation_nothing_is_drawn(name: str, gate: str, device: str) -> None:
+@each(case=[case for case in CASES if ROWS[case[0]].is_random])
+def test_in_evaluation_nothing_is_drawn(case: tuple[str, str], device: str) -> None:
+    name, gate = case
     module = build(name, gate).to(device).eval()
     x = torch.randn(50, 6, dtype=torch.float64, device=device)
     y = formula_of(ROWS[name], getattr(reference, gate), reference.DISTRIBUTIONS[gate])(

@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
-import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels import _C, functional, reference
+from gelu_kernels import _C, reference
+from tests.calls import GATES
+from tests.cases import each
 from tests.oracles import oracle, soi_oracle
 
 ops = torch.ops.gelu_kernels
@@ -28,28 +29,26 @@ def bits(x: float, n: int, seed: int, gate: str = "normal") -> np.ndarray:
 # The scheme
 
 
-@pytest.mark.parametrize(
-    "counter, key, expected",
-    [
-        ([0] * 4, (0, 0), [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]),
-        ([2**32 - 1] * 4, (2**32 - 1,) * 2, [0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662]),
-        (
-            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
-            (0xA4093822, 0x299F31D0),
-            [0x4DFCCABA, 0x190A87F0, 0xC47362BA, 0xB6B5242A],
-        ),
-    ],
-)
-def test_known_answers(counter, key, expected):
-    """Random123's answers, for the generator that the kernels are compared with."""
-    assert soi_oracle.philox(np.array([counter], dtype=np.uint64), key).tolist() == [expected]
+PI = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344]
+KNOWN_ANSWERS = [  # counter, key and words of Random123's kat_vectors
+    ([0] * 4, (0, 0), [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]),
+    ([2**32 - 1] * 4, (2**32 - 1,) * 2, [0x5207DDC2, 0x45165E59, 0x4D8EE751, 0x8C52F662]),
+    (PI, (0xA4093822, 0x299F31D0), [0x4DFCCABA, 0x190A87F0, 0xC47362BA, 0xB6B5242A]),
+]
 
 
-@pytest.mark.parametrize("element", range(8))
-def test_known_answers_of_the_kernels(element, device):
-    """Random123's for counter 0 and key 0 are the upper halves of the words of the first octet.
-    Elements that all have one place in the whole compare one word with the thresholds of many x,
-    which tell 17 bits of the word that they reach: one more than the upper half has."""
+@each(answer=KNOWN_ANSWERS)
+def test_known_answers(answer: tuple) -> None:
+    """Of the oracle's generator."""
+    counter, key, words = answer
+    assert soi_oracle.philox(np.array([counter], dtype=np.uint64), key).tolist() == [words]
+
+
+@each(element=range(8))
+def test_known_answers_of_the_kernels(element: int, device: str) -> None:
+    """Random123's words for counter 0 and key 0 are the upper halves of the first octet's words.
+    Here every element has the same place in the whole, and so the same word. The thresholds of many
+    x it is compared with tell its first 17 bits: one more than the upper half."""
     x = torch.linspace(-1, 0, 2**16)
     _, mask = ops.soi_forward(x.to(device), None, seed_of(0, device), "normal", element, 1, 0)
     m = soi_oracle.unpack(mask, len(x)).astype(bool)
@@ -62,14 +61,14 @@ def test_known_answers_of_the_kernels(element, device):
         assert thresholds[m].min() - thresholds[~m].max() < 2**15
 
 
-def test_the_second_half_decides_where_the_first_leaves_it_open(gate, device):
+@each(gate=GATES)
+def test_the_second_half_decides_where_the_first_leaves_it_open(gate: str, device: str) -> None:
     """Of 2^21 elements, some 30 have a first half that is the upper half of their threshold."""
     x = torch.randn(2**21, device=device)
-    index = np.arange(len(x))
     y, mask = ops.soi_forward(x, None, seed_of(12, device), gate)
     m = soi_oracle.kept(x, None, 12, gate)
     thresholds = _C.soi_thresholds(x.cpu(), gate).numpy().astype(np.uint64)
-    first = soi_oracle.halves(12, index, 0)
+    first = soi_oracle.words_of(12, len(x)) >> np.uint64(16)
     upper = np.where(x.cpu() > 0, 0xFFFF - first, first)
     is_open = upper == thresholds >> np.uint64(16)
     assert is_open.sum() > 10
@@ -78,31 +77,26 @@ def test_the_second_half_decides_where_the_first_leaves_it_open(gate, device):
     assert torch.equal(y, soi_oracle.select(m, x))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_scheme(seed, gate, device):
+@each(seed=SEEDS, gate=GATES)
+def test_the_scheme(seed: int, gate: str, device: str) -> None:
     x = torch.randn(3, 333, device=device) * 2
     bias = torch.randn(333, device=device)
     for b in (None, bias):
-        y, mask = ops.soi_forward(x, b, seed_of(seed, device), gate)
-        expected_y, expected_mask = soi_oracle.expected(x, b, seed, gate)
-        assert torch.equal(y, expected_y)
-        assert torch.equal(mask, expected_mask)
+        results = ops.soi_forward(x, b, seed_of(seed, device), gate)
+        assert all(map(torch.equal, results, soi_oracle.expected(x, b, seed, gate)))
 
 
-@pytest.mark.parametrize("dtype", oracle.FORMATS, ids=str)
-def test_every_dtype(dtype, gate, device):
+@each(dtype=oracle.FORMATS, gate=GATES)
+def test_every_dtype(dtype: torch.dtype, gate: str, device: str) -> None:
     x = torch.randn(7, 1031, dtype=torch.float64, device=device).to(dtype)
     bias = torch.randn(1031, dtype=torch.float64, device=device).to(dtype)
     for b in (None, bias):
-        y, mask = ops.soi_forward(x, b, seed_of(5, device), gate)
-        expected_y, expected_mask = soi_oracle.expected(x, b, 5, gate)
-        assert torch.equal(y, expected_y)
-        assert torch.equal(mask, expected_mask)
+        results = ops.soi_forward(x, b, seed_of(5, device), gate)
+        assert all(map(torch.equal, results, soi_oracle.expected(x, b, 5, gate)))
 
 
-@pytest.mark.parametrize(
-    "index",
-    [
+@each(
+    index=[
         (1,),
         (2,),
         (3,),
@@ -118,32 +112,24 @@ def test_every_dtype(dtype, gate, device):
         (11, 5, 0),
         (2, 10_000, 3),
     ],
-    ids=str,
+    gate=GATES,
 )
-def test_global_indices(index, gate, device):
+def test_global_indices(index: tuple[int, ...], gate: str, device: str) -> None:
     x = torch.randn(1700, device=device)
-    y, mask = ops.soi_forward(x, None, seed_of(9, device), gate, *index)
-    expected_y, expected_mask = soi_oracle.expected(x, None, 9, gate, *index)
-    assert torch.equal(y, expected_y)
-    assert torch.equal(mask, expected_mask)
+    results = ops.soi_forward(x, None, seed_of(9, device), gate, *index)
+    assert all(map(torch.equal, results, soi_oracle.expected(x, None, 9, gate, *index)))
 
 
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_the_pieces_of_a_tensor_draw_what_the_whole_does(dim, device):
+@each(dim=[0, 1, 2])
+def test_the_pieces_of_a_tensor_draw_what_the_whole_does(dim: int, device: str) -> None:
     x = torch.randn(6, 10, 14, device=device)
-    whole, _ = ops.soi_forward(x, None, seed_of(3, device), "normal")
+    seed = seed_of(3, device)
+    whole, _ = ops.soi_forward(x, None, seed, "normal")
     inner = math.prod(x.shape[dim + 1 :])
     at = 0
     for piece in x.tensor_split([1, 4], dim):
-        y, _ = ops.soi_forward(
-            piece,
-            None,
-            seed_of(3, device),
-            "normal",
-            at * inner,
-            piece.size(dim) * inner,
-            x.size(dim) * inner,
-        )
+        place = at * inner, piece.size(dim) * inner, x.size(dim) * inner
+        y, _ = ops.soi_forward(piece, None, seed, "normal", *place)
         assert torch.equal(y, whole.narrow(dim, at, piece.size(dim)))
         at += piece.size(dim)
 
@@ -155,40 +141,42 @@ def probabilities(gate: str, x: Tensor) -> np.ndarray:
     return soi_oracle.kept_words(x, gate) / 2.0**32
 
 
-def test_probabilities(gate):
-    """For every bfloat16, against mpmath."""
-    x = oracle.every_16_bit_input(torch.bfloat16)
-    x = x[x.isfinite() & ~x.signbit()]
-    tail = np.array([float(oracle._tail(gate, a)[0]) for a in x.tolist()])  # F(-x) = 1 - F(x)
-    near = (x < 4).numpy()
-    for found in (probabilities(gate, -x), 1 - probabilities(gate, x)):
-        error = np.abs(found - tail)
-        assert error.max() <= 2e-6
-        assert (error[near] / tail[near]).max() <= 2e-5
+@each(gate=GATES)
+def test_probabilities(gate: str) -> None:
+    """For every bfloat16 and between them."""
+    every = oracle.every_16_bit_input(torch.bfloat16)
+    for x in (every[every.isfinite() & (every > 0)], torch.linspace(2**-17, 8, 2**19)):
+        numbers = x.double().numpy()
+        tail = oracle.reference(gate, oracle.VALUE, -numbers) / -numbers  # F(-x) = 1 - F(x)
+        near = numbers < 4
+        for found in (probabilities(gate, -x), 1 - probabilities(gate, x)):
+            error = np.abs(found - tail)
+            assert error.max() <= 2e-6
+            assert (error[near] / tail[near]).max() <= 2e-5
+    zeros = torch.tensor([0.0, -0.0])
+    assert np.abs(probabilities(gate, zeros) - 0.5).max() <= 2e-6
 
 
-def test_probabilities_between_bfloat16(gate):
-    x = torch.linspace(-8, 8, 2**20 + 1)
-    exact = oracle.reference(gate, oracle.VALUE, x.double().numpy())
-    exact = np.divide(exact, x.numpy(), where=x.numpy() != 0, out=np.full(len(x), 0.5))
-    assert np.abs(probabilities(gate, x) - exact).max() <= 2e-6
-
-
-def test_the_thresholds_are_those_of_the_masks(gate):
-    """Every bfloat16 with 64 draws: together they tell thresholds from others 2^-20 away."""
+@each(gate=GATES)
+def test_the_thresholds_are_those_of_the_masks(gate: str) -> None:
+    """Of every bfloat16, by 64 draws each: together they detect thresholds 2^-20 away."""
     x = oracle.every_16_bit_input(torch.bfloat16).repeat(64)
     _, mask = ops.soi_forward(x, None, seed_of(17), gate)
     assert torch.equal(mask, soi_oracle.expected(x, None, 17, gate)[1])
 
 
-# Statistics, of the CPU's masks, which are every backend's. The seeds are fixed, so that these pass
+# Statistics of the CPU's masks, which are every backend's. The seeds are fixed: a test passes
 # always or never.
 
 DRAWS = 2**26
 
 
-@pytest.mark.parametrize("x", [-4.0, -2.0, -0.75, -0.1, 0.0, 0.1, 1.0, 3.0])
-def test_frequencies(x, gate):
+@each(
+    lambda x, gate: gate != GATES[0],
+    x=[-4.0, -2.0, -0.75, -0.1, 0.0, 0.1, 1.0, 3.0],
+    gate=GATES,
+)
+def test_frequencies(x: float, gate: str) -> None:
     p = float(oracle.exact(gate, oracle.VALUE, x) / x) if x else 0.5
     frequency = int(bits(x, DRAWS, 1, gate).sum(dtype=np.int64)) / DRAWS
     assert abs(frequency - p) < 4 * math.sqrt(p * (1 - p) / DRAWS) + 2e-6
@@ -203,20 +191,20 @@ N = 2**22
 BOUND = 4.5 / math.sqrt(N)
 
 
-@pytest.mark.parametrize("lag", [1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 64, 127, 128, 1024, 4096, 65536])
-def test_elements_are_independent(lag):
+@each(lag=[1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 64, 127, 128, 1024, 4096, 65536])
+def test_elements_are_independent(lag: int) -> None:
     """Neighbours, and rows of any such length."""
     m = bits(0.0, N + lag, 2)
     assert abs(correlation(m[:-lag], m[lag:])) < BOUND
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 4, 2**16, 2**31, 2**32, 2**33, 2**62])
-def test_seeds_are_independent(step):
+@each(step=[1, 2, 3, 4, 2**16, 2**31, 2**32, 2**33, 2**62])
+def test_seeds_are_independent(step: int) -> None:
     assert abs(correlation(bits(0.0, N, 1), bits(0.0, N, 1 + step))) < BOUND
 
 
-def test_rare_events_are_independent():
-    """After a draw far in the tail, the neighbours are as likely to be kept as ever."""
+def test_rare_events_are_independent() -> None:
+    """After a rare draw, the neighbours are kept as often as any."""
     m = bits(-2.0, 2**25, 4)
     p = float(oracle.exact("normal", oracle.VALUE, -2.0) / -2)
     for lag in range(1, 9):
@@ -224,8 +212,9 @@ def test_rare_events_are_independent():
         assert abs(after.mean() - p) < 4.5 * math.sqrt(p * (1 - p) / len(after))
 
 
-def test_mean_and_variance(gate):
-    """Of the result: g(x) and x^2 F (1 - F)."""
+@each(gate=GATES)
+def test_mean_and_variance(gate: str) -> None:
+    """The result has the mean g(x) and the variance x^2 F (1 - F)."""
     draws = 2**18
     x = torch.linspace(-3, 3, 25)
     y, _ = ops.soi_forward(x.expand(draws, 25), None, seed_of(6), gate)
@@ -238,41 +227,3 @@ def test_mean_and_variance(gate):
     # The variance of a sample variance of x m is x^4 F (1 - F) (1 - 2 F)^2 / n and terms in 1/n^2.
     spread = (x**4 * f * (1 - f) * ((1 - 2 * f) ** 2 + 4 / draws) / draws).sqrt()
     assert ((y.var(0) - variance).abs() <= 4.5 * spread + 1e-5).all()
-
-
-# Generators
-
-
-def test_manual_seed(device):
-    x = torch.randn(1000, device=device)
-    results = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        results.append([functional.soi_map(x), functional.soi_map(x)])
-    assert torch.equal(results[0][0], results[1][0])
-    assert torch.equal(results[0][1], results[1][1])
-    assert not torch.equal(results[0][0], results[0][1])
-    assert not torch.equal(results[0][0], results[2][0])
-
-
-def test_a_call_draws_one_seed(device):
-    """As torch.randint does, from the generator that is given and from no other."""
-    x, bias = torch.randn(10, 100, device=device), torch.randn(100, device=device)
-    for call, b in (
-        (lambda g: functional.soi_map(x, gate="normal_tanh", generator=g), None),
-        (lambda g: ops.soi_map(x, gate="normal_tanh", generator=g), None),
-        (lambda g: functional.bias_soi_map(x, bias, gate="normal_tanh", generator=g), bias),
-        (lambda g: ops.fused_bias_soi_map(x, bias, gate="normal_tanh", generator=g), bias),
-    ):
-        generator, other = (torch.Generator(device).manual_seed(8) for _ in range(2))
-        default = torch.get_rng_state()
-        first, second = call(generator), call(generator)
-        assert torch.equal(torch.get_rng_state(), default)
-        for y in (first, second):
-            seed = torch.randint(2**63 - 1, (), generator=other, device=device)
-            assert torch.equal(y, ops.soi_forward(x, b, seed, "normal_tanh")[0])
-
-
-def test_seeds_have_63_bits():
-    seeds = torch.stack([torch.randint(2**63 - 1, ()) for _ in range(64)])
-    assert int(seeds.max()).bit_length() == 63  # what test_a_call_draws_one_seed relies on

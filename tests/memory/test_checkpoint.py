@@ -4,7 +4,6 @@ gradients without it. Recomputation draws the masks and codes that forward drew.
 from collections.abc import Callable
 from functools import partial
 
-import pytest
 import torch
 from torch import Tensor, autocast
 from torch.nn import Linear, Module, Sequential
@@ -12,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels import functional, nn
 from tests.calls import SEED
+from tests.cases import each
 
 Call = Callable[[Tensor], Tensor]
 
@@ -58,19 +58,19 @@ def results(model: Module, call: Call, is_autocast: bool) -> list[Tensor]:
     return [y.detach(), x.grad, *(p.grad for p in model.parameters())]
 
 
-@pytest.fixture(params=PARTS)
-def model(request: pytest.FixtureRequest) -> Module:
-    """Each block draws before the part and after it as well."""
+def model_of(part: str) -> Module:
+    """Two blocks, each of which draws before the part and after it."""
     blocks = [
-        Sequential(Linear(40, 40), torch.nn.Dropout(0.2), PARTS[request.param](), nn.SOIMap())
+        Sequential(Linear(40, 40), torch.nn.Dropout(0.2), PARTS[part](), nn.SOIMap())
         for _ in range(2)
     ]
     return Sequential(*blocks)
 
 
-@pytest.mark.parametrize("is_autocast", [False, True], ids=["float32", "autocast"])
-@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
-def test_blocks(model: Module, reentrant: bool, is_autocast: bool) -> None:
+@each(part=PARTS, reentrant=[True, False], is_autocast=[False, True])
+def test_blocks(part: str, reentrant: bool, is_autocast: bool) -> None:
+    model = model_of(part)
+
     def call(x: Tensor) -> Tensor:
         for block in model:
             x = checkpoint(block, x, use_reentrant=reentrant)
@@ -80,14 +80,9 @@ def test_blocks(model: Module, reentrant: bool, is_autocast: bool) -> None:
     assert all(map(torch.equal, found, expected))
 
 
-@pytest.mark.parametrize(
-    "is_autocast",
-    [False, pytest.param(True, marks=pytest.mark.slow)],
-    ids=["float32", "autocast"],
-)
-@pytest.mark.parametrize("inner", [True, False], ids=["inner reentrant", "inner not reentrant"])
-@pytest.mark.parametrize("outer", [True, False], ids=["outer reentrant", "outer not reentrant"])
-def test_nested(model: Module, outer: bool, inner: bool, is_autocast: bool) -> None:
+@each(part=PARTS, outer=[True, False], inner=[True, False], is_autocast=[False, True])
+def test_nested(part: str, outer: bool, inner: bool, is_autocast: bool) -> None:
+    model = model_of(part)
     first, second = model
 
     def both(x: Tensor) -> Tensor:

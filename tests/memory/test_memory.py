@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from gelu_kernels import functional, reference
 from tests.calls import PUBLIC_CALLS, Call, normal
+from tests.cases import each
 from tests.layouts import LAYOUTS
 
 COPIES = {"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy", "aten::cat"}
@@ -40,8 +41,7 @@ def profiled(call: Callable[[], object]) -> tuple[set[str], int]:
     return large, sum(max(0, e.self_cpu_memory_usage) for e in events)
 
 
-@pytest.mark.parametrize("layout", ["contiguous", "second half", "transposed"])
-@pytest.mark.parametrize("call", PUBLIC_CALLS, ids=str)
+@each(call=PUBLIC_CALLS, layout=["contiguous", "second half", "transposed"])
 def test_nothing_is_copied(call: Call, layout: str) -> None:
     """An expanded gradient is not materialised, and rows that lie apart are read where they lie."""
 

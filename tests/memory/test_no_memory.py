@@ -4,6 +4,7 @@ from textwrap import dedent
 
 import pytest
 
+from tests.cases import each
 from tests.processes.faults import run
 
 pytestmark = pytest.mark.slow
@@ -21,7 +22,7 @@ def limited(room: int) -> None:
 """
 
 
-@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+@each(dtype=["float64", "bfloat16"])
 def test_no_memory_for_a_result(dtype: str) -> None:
     """Of every operator by both routes, and of its gradients: there is room for none, for one or
     for two results. The threads are there before: the OpenMP runtime of GCC ends a process that has

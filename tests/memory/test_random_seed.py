@@ -1,4 +1,4 @@
-"""A gradient has the mask of its result, whatever is computed again for backward."""
+"""A gradient has the mask of its result, whatever is recomputed for backward."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,7 @@ from torch.utils.checkpoint import (
 )
 
 from gelu_kernels import functional, reference
+from tests.cases import each
 
 P = 0.5
 Act = Callable[[Tensor, Tensor], Tensor]  # of x and a bias
@@ -43,7 +44,7 @@ def dropped(x: Tensor) -> Tensor:
     return reference.gelu(x) / (1 - P)
 
 
-# Each function, and what it computes where the mask is 1. A code's derivative is within 0.0025.
+# Each function, and what it computes where the mask is 1.
 FORMS: dict[Act, Act] = {
     soi_map: torch.add,
     functional.bias_soi_map: torch.add,
@@ -51,7 +52,6 @@ FORMS: dict[Act, Act] = {
     coded_dropout: lambda x, bias: dropped(x + bias),
     glu_dropout: lambda x, bias: dropped(x) * (x + bias),
 }
-forms = pytest.mark.parametrize("act", FORMS, ids=lambda act: act.__name__)
 
 
 class Blocks:
@@ -102,20 +102,17 @@ def compiler(backend: str = "aot_eager_decomp_partition") -> Callable:
 
 
 def bound(act: Act) -> float:
+    """The derivative of a code is within 0.0025."""
     return 0.01 if act is coded_dropout else 1e-5
 
 
-@pytest.mark.parametrize(
-    "act, budget",
-    [
-        (bias_gelu_dropout, 0.5),
-        (bias_gelu_dropout, 0.0),
-        (soi_map, 0.5),
-        *[pytest.param(*case, marks=pytest.mark.slow) for case in product(FORMS, [0.9, 0.1])],
-    ],
-)
-def test_partitioner_with_a_budget(act: Act, budget: float) -> None:
+QUICK = [(bias_gelu_dropout, 0.5), (bias_gelu_dropout, 0.0), (soi_map, 0.5)]
+
+
+@each(lambda case: case not in QUICK, case=[*QUICK, *product(FORMS, [0.9, 0.1])])
+def test_partitioner_with_a_budget(case: tuple[Act, float]) -> None:
     """Without the operator's rules the errors are 0.4 to 1."""
+    act, budget = case
     blocks = Blocks()
     with functorch_config.patch(activation_memory_budget=budget):
         gradients = blocks.gradients(act, compiler())
@@ -134,7 +131,7 @@ def test_code_of_inductor_with_a_budget() -> None:
     not hasattr(torch.autograd.graph, "region_activation_memory_budget"),
     reason="this torch has one budget for all regions",
 )
-@pytest.mark.parametrize("budget", [0.0, pytest.param(0.5, marks=pytest.mark.slow)])
+@each(lambda budget: budget > 0, budget=[0.0, 0.5])
 def test_region_with_a_budget(budget: float) -> None:
     blocks = Blocks()
 
@@ -149,7 +146,7 @@ def test_region_with_a_budget(budget: float) -> None:
     assert error(gradients, blocks.expected(bias_gelu_dropout)) < 1e-5
 
 
-@pytest.mark.parametrize("randomness", ["different", pytest.param("same", marks=pytest.mark.slow)])
+@each(lambda randomness: randomness == "same", randomness=["different", "same"])
 def test_partitioner_under_vmap(randomness: str) -> None:
     blocks = Blocks()
     x = torch.randn(2, 64, 32)
@@ -168,7 +165,7 @@ def test_partitioner_under_vmap(randomness: str) -> None:
 
 
 def test_dithering_with_a_budget() -> None:
-    """The gradients with a budget of 1, where nothing that is random is computed again."""
+    """The gradients with a budget of 1, where nothing random is recomputed."""
     blocks = Blocks()
     act = partial(functional.bias_gelu, save="4bit", dither=True)
     with functorch_config.patch(activation_memory_budget=1.0):
@@ -197,8 +194,7 @@ SAVED: dict[str, Callable[[torch._ops.OpOverload], bool]] = {
 }
 
 
-@forms
-@pytest.mark.parametrize("saved", SAVED.values(), ids=SAVED)
+@each(act=FORMS, saved=SAVED.values())
 def test_selective_checkpoint(act: Act, saved: Callable[[torch._ops.OpOverload], bool]) -> None:
     """Between torch's random operators, which keep their masks too."""
     x, bias = torch.randn(64, 32), torch.randn(32)

@@ -1,4 +1,6 @@
-"""What autograd keeps for backward: as little as backward reads, and nobody writes over it."""
+"""What autograd keeps for backward: as little as backward reads, and never overwritten."""
+
+from functools import partial
 
 import pytest
 import torch
@@ -8,15 +10,17 @@ from torch.utils.checkpoint import checkpoint
 from gelu_kernels import functional
 from gelu_kernels.operators.table import core
 from gelu_kernels.operators.types import Extent
-from tests.calls import PUBLIC_CALLS, SEED, Call, Results, Sample
+from tests.calls import PUBLIC_CALLS, SEED, Call, Results, Sample, normal
+from tests.cases import each
 
 SHAPE = (6, 8)
 
 
-@pytest.fixture(params=PUBLIC_CALLS, ids=str)
-def sample(request: pytest.FixtureRequest, device: str) -> Sample:
-    call: Call = request.param
-    return call.sample(SHAPE, lambda *s: torch.randn(s, dtype=torch.float64, device=device))
+every_call = each(call=PUBLIC_CALLS)
+
+
+def sample_of(call: Call, device: str) -> Sample:
+    return call.sample(SHAPE, partial(normal, device=device))
 
 
 def gradients(sample: Sample, dy: Tensor) -> Results:
@@ -28,16 +32,17 @@ def assert_close(ours: object, expected: object) -> None:
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_what_is_saved(sample: Sample) -> None:
+@every_call
+def test_what_is_saved(call: Call, device: str) -> None:
     """The tensors that the core operator of backward reads, without a copy of an input."""
-    saved = []
+    sample, saved = sample_of(call, device), []
     leaves = sample.leaves()
     with torch.autograd.graph.saved_tensors_hooks(
         lambda t: saved.append(t) or t.clone(), lambda t: t * 1
     ):
         (y,) = sample.ours(*leaves)
-    reads = core(sample.call.op.backward).inputs
-    reads = {n: e for n, e in reads.items() if n in sample.call.tensors or n == "mask"}
+    reads = core(call.op.backward).inputs
+    reads = {n: e for n, e in reads.items() if n in call.tensors or n == "mask"}
     assert len(saved) == len(reads)
     inputs = {name: t.data_ptr() for name, t in sample.named(*leaves).items()}
     for name, t in zip(reads, saved, strict=True):
@@ -49,8 +54,10 @@ def test_what_is_saved(sample: Sample) -> None:
     assert_close(torch.autograd.grad(y, leaves, dy), gradients(sample, dy))
 
 
-def test_backward_modifies_nothing(sample: Sample) -> None:
+@every_call
+def test_backward_modifies_nothing(call: Call, device: str) -> None:
     """However often it runs."""
+    sample = sample_of(call, device)
     leaves = sample.leaves()
     (y,) = sample.ours(*leaves)
     dy = torch.randn_like(y)
@@ -63,10 +70,11 @@ def test_backward_modifies_nothing(sample: Sample) -> None:
         torch.autograd.grad(y, leaves, dy)
 
 
-def test_modifying_a_saved_tensor_raises(sample: Sample) -> None:
-    reads = core(sample.call.op.backward).inputs
-    for place, name in enumerate(sample.call.tensors):
-        if name not in reads:  # the SOI map keeps its mask alone
+@every_call
+def test_modifying_a_saved_tensor_raises(call: Call, device: str) -> None:
+    sample, reads = sample_of(call, device), core(call.op.backward).inputs
+    for place, name in enumerate(call.tensors):
+        if name not in reads:  # the SOI map saves only its mask
             continue
         inputs = [t.clone() for t in sample.leaves()]
         (y,) = sample.ours(*inputs)
@@ -76,28 +84,31 @@ def test_modifying_a_saved_tensor_raises(sample: Sample) -> None:
             y.sum().backward()
 
 
-def test_the_result_may_be_modified(sample: Sample) -> None:
+@every_call
+def test_the_result_may_be_modified(call: Call, device: str) -> None:
+    sample = sample_of(call, device)
     leaves = sample.leaves()
     (y,) = sample.ours(*leaves)
     y.mul_(3).sum().backward()
     assert_close(tuple(t.grad for t in leaves), gradients(sample, torch.full_like(y, 3)))
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_checkpoint(sample: Sample, reentrant: bool) -> None:
+@each(call=PUBLIC_CALLS, reentrant=[True, False])
+def test_checkpoint(call: Call, reentrant: bool, device: str) -> None:
     """Recomputation draws the mask that forward drew."""
+    sample = sample_of(call, device)
     leaves = sample.leaves()
     torch.manual_seed(SEED)
-    y = checkpoint(
-        lambda *t: sample.call(*t, gate=sample.gate)[0], *leaves, use_reentrant=reentrant
-    )
+    y = checkpoint(call.function(sample.gate), *leaves, use_reentrant=reentrant)
     functional.soi_map(torch.zeros(3))  # other draws come between
     dy = torch.randn_like(y)
     y.backward(dy)
     assert_close(tuple(t.grad for t in leaves), gradients(sample, dy))
 
 
-def test_freed_graph_of_second_order(sample: Sample) -> None:
+@every_call
+def test_freed_graph_of_second_order(call: Call, device: str) -> None:
+    sample = sample_of(call, device)
     leaves = sample.leaves()
     (y,) = sample.ours(*leaves)
     dy = torch.randn_like(y).requires_grad_()
@@ -107,7 +118,9 @@ def test_freed_graph_of_second_order(sample: Sample) -> None:
         torch.autograd.grad(dx, dy, torch.ones_like(dx))
 
 
-def test_no_graph_is_recorded_when_none_is_wanted(sample: Sample) -> None:
+@every_call
+def test_no_graph_is_recorded_when_none_is_wanted(call: Call, device: str) -> None:
+    sample = sample_of(call, device)
     leaves = sample.leaves()
     with torch.no_grad():
         assert sample.ours(*leaves)[0].grad_fn is None
@@ -121,7 +134,7 @@ def test_no_graph_is_recorded_when_none_is_wanted(sample: Sample) -> None:
 def test_a_long_chain_is_freed_without_recursion() -> None:
     x = torch.zeros(1, requires_grad=True)
     y = x
-    for _ in range(200_000):
+    for _ in range(100_000):
         y = functional.gelu(y)
     assert y.requires_grad
     del y

@@ -1,4 +1,5 @@
-"""Threads and instruction sets: the same bits with any, from many callers, as many as asked."""
+"""Threads and instruction sets change no bit, many threads may call at once, and no more threads
+run than were asked for."""
 
 import ast
 import os
@@ -16,7 +17,8 @@ import torch
 
 from gelu_kernels import _C, reference, replace_activations
 from tests import bits
-from tests.calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, normal
+from tests.calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, Shape, normal
+from tests.cases import each
 from tests.processes.faults import run
 from tests.processes.together import together
 
@@ -28,22 +30,23 @@ def thread_count():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("shape", [(1001, 777), (20_000, 3), (3, 3000), (100_003,)], ids=str)
-@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
-def test_the_number_of_threads_changes_nothing(call: Call, shape, thread_count) -> None:
+# With parts for seven threads, for two rows of tiles, for one thread, and with a ragged end.
+@each(call=CORE_CALLS, shape=[(401, 577), (20_000, 3), (3, 3000), (100_003,)])
+def test_the_number_of_threads_changes_nothing(call: Call, shape: Shape, thread_count) -> None:
     for dtype in (torch.float64, torch.bfloat16):
         tensors = call.inputs(shape, lambda *s, dtype=dtype: normal(*s, dtype=dtype))
-        thread_count(1)
-        expected = call(*tensors)
-        for threads in (2, 3, 5, 16):
+        results = []
+        for threads in (2, 3, 5, 16, 1):
             thread_count(threads)
-            assert all(map(bits.same, call(*tensors), expected))
+            results.append(call(*tensors))
+        *others, expected = results
+        assert all(all(map(bits.same, other, expected)) for other in others)
 
 
-@pytest.mark.parametrize("call", CORE_CALLS, ids=str)
+@each(call=CORE_CALLS)
 def test_nothing_is_left_unwritten(call: Call, device: str) -> None:
-    """A new tensor holds NaN, or the largest unsigned integer. On a GPU torch writes that, in this
-    mode; on a CPU the allocator of ptx_on_cpu does, for our operators do not call torch.empty."""
+    """A new tensor holds NaN, or the largest integer. On a GPU torch fills it in this mode;
+    on a CPU, where our operators do not call torch.empty, the allocator of ptx_on_cpu does."""
     for dtype, shape in ((torch.float32, (37, 1031)), (torch.bfloat16, (700, 3))):
         tensors = call.inputs(shape, lambda *s, d=dtype: normal(*s, dtype=d, device=device))
         expected = call(*tensors)
@@ -57,7 +60,7 @@ def test_nothing_is_left_unwritten(call: Call, device: str) -> None:
 
 
 def test_calls_from_many_threads(device: str) -> None:
-    """Forward and backward, on shared and on own tensors, while others do the same."""
+    """Forward and backward on shared tensors and on each thread's own."""
     calls = [call for call in PUBLIC_CALLS if not call.is_random]
 
     def make(*shape: int) -> torch.Tensor:
@@ -92,7 +95,7 @@ def test_calls_from_many_threads(device: str) -> None:
 
 @pytest.mark.slow
 def test_first_calls_at_once() -> None:
-    """Of a process, from many threads; random operators with a generator for each thread."""
+    """The first calls of a process, from many threads; each has a generator of its own."""
     run("""
         from functools import partial
         from tests.processes.together import together
@@ -108,7 +111,7 @@ def test_first_calls_at_once() -> None:
 
 
 class SlowToDerive(type):
-    """Leaves other threads time to look for the class that is being made."""
+    """Gives other threads time to look for the class that is being made."""
 
     def __new__(cls, *arguments: object) -> type:
         time.sleep(0.02)
@@ -116,7 +119,7 @@ class SlowToDerive(type):
 
 
 def test_models_replaced_at_once() -> None:
-    """Models of one class get one class too, as they would one after the other."""
+    """Models of one class get one derived class, as if they were replaced one by one."""
 
     class Layers(torch.nn.Sequential, metaclass=SlowToDerive):
         pass
@@ -147,14 +150,14 @@ class Mlp(torch.nn.Module):
 
 
 def test_filters_of_warnings_after_models_replaced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sources of the models are parsed without warnings; other code keeps its own."""
+    """The models' sources are parsed with warnings off; the filters are restored afterwards."""
     parse, before = ast.parse, [*warnings.filters]
 
     def slow(*arguments: object) -> ast.AST:
         time.sleep(0.001 * next(delays))
         return parse(*arguments)
 
-    delays = cycle(range(5))  # they do not end in the order in which they began
+    delays = cycle(range(5))  # they end in another order than they began
     monkeypatch.setattr(ast, "parse", slow)
     together(*(partial(replace_activations, Mlp(), fuse_bias=True) for _ in range(8)))
     assert warnings.filters == before
@@ -176,7 +179,7 @@ assert not sys._is_gil_enabled()
     reason="needs a free-threaded Python, such as 3.14t",
 )
 def test_the_import_leaves_the_gil_off() -> None:
-    """Python turns it on, with a warning, for a module that does not declare to run without."""
+    """Python turns it on, with a warning, for a module that does not declare support for it."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     command = [sys.executable, "-W", "error", "-c", GIL]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -196,8 +199,8 @@ with open("/proc/self/maps") as maps:
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
 def test_one_openmp_runtime() -> None:
-    """A second one has threads of its own, which torch.set_num_threads does not reach. In a process
-    without scikit-learn, which brings one."""
+    """A second one would have threads of its own, which torch.set_num_threads does not reach. In a
+    new process, as scikit-learn brings a runtime."""
     result = subprocess.run(
         [sys.executable, "-c", OPENMP_RUNTIMES], capture_output=True, text=True, check=True
     )
@@ -227,12 +230,12 @@ assert count(4) == one + 3, (one, count(4))
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_set_num_threads_is_respected() -> None:
-    """The threads that a new process gains are those that were asked for."""
+    """A new process gains the threads that were asked for."""
     result = subprocess.run([sys.executable, "-c", COUNT_THREADS], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
 
-# Instruction sets, of which a process has one
+# Instruction sets: a process uses one
 
 HASHES = """
 import torch
@@ -243,11 +246,11 @@ from tests.quantized.test_quantized import every_result
 
 print(_C.build_info()["cpu_capability"])
 for call in CORE_CALLS:
-    for gate in call.gates:
-        for dtype in DTYPES:
-            torch.manual_seed(0)
-            results = call(*bits.of_any_numbers(call, dtype), gate=gate)
-            results = [torch.where(t.isnan(), 0, t) for t in results]
+    for dtype in DTYPES:
+        torch.manual_seed(0)
+        tensors = bits.of_any_numbers(call, dtype)
+        for gate in call.gates:
+            results = [torch.where(t.isnan(), 0, t) for t in call(*tensors, gate=gate)]
             print(call, gate, dtype, *(hash(bits.patterns(t).numpy().tobytes()) for t in results))
 for dtype in (torch.bfloat16, torch.float32):
     for t in every_result(dtype):
@@ -258,7 +261,7 @@ print(hash(thresholds.numpy().tobytes()))
 
 
 def test_instruction_sets_give_the_same_bits() -> None:
-    """All inputs of 16 bits are among the numbers."""
+    """For all inputs of 16 bits, and others."""
     outputs = {}
     for name in _C.build_info()["cpu_capabilities"].split():
         environment = os.environ | {

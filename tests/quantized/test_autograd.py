@@ -1,5 +1,5 @@
-"""Gradients go straight through a cast to eight bits, in every mode that has gradients; and
-the quantised operators under torch.compile, export and autocast."""
+"""Gradients go straight through a cast to eight bits, in every mode that has gradients. And the
+quantised operators under torch.compile, export and autocast."""
 
 import math
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from torch.library import opcheck
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized
 from tests import bits
+from tests.cases import each
 
 ops = torch.ops.gelu_kernels
 FLOAT8 = torch.float8_e4m3fn
 MX = (FLOAT8, "BlockWise1x32", "both", "rceil", "SWIZZLE_32_4_4")
-each_dtype = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 
 Function = Callable[..., object]
 # An operator of x, a bias and up, quantised and not.
@@ -39,7 +39,6 @@ PAIRS: dict[str, tuple[Function, Function]] = {
         lambda x, bias, up: functional.geglu(torch.cat([x, up], -1)),
     ),
 }
-each_pair = pytest.mark.parametrize("pair", PAIRS)
 
 
 def arguments(dtype: torch.dtype) -> list[Tensor]:
@@ -55,11 +54,10 @@ def equal(a: list[Tensor | None], b: list[Tensor | None]) -> bool:
     return all((s is None and t is None) or torch.equal(s, t) for s, t in zip(a, b, strict=True))
 
 
-@each_dtype
-@each_pair
+@each(pair=PAIRS, dtype=[torch.bfloat16, torch.float32])
 def test_straight_through(pair: str, dtype: torch.dtype) -> None:
-    """Of the data along rows, along columns, or both, whose gradients are added: bit for bit the
-    gradients of the unquantised operator."""
+    """Of the data along rows, columns or both, where they add up: bit for bit the gradients of the
+    unquantised operator."""
     quantise, plain = PAIRS[pair]
     tensors = arguments(dtype)
     dy, of_columns = torch.randn(2, 32, 96).to(dtype), torch.randn(96, 64).to(dtype)
@@ -76,7 +74,7 @@ def test_straight_through(pair: str, dtype: torch.dtype) -> None:
     assert equal(gradients(both, tensors, (dy, of_columns)), expected(dy + transposed))
 
 
-@each_pair
+@each(pair=PAIRS)
 def test_scales_have_no_gradient(pair: str) -> None:
     quantise, _ = PAIRS[pair]
     for results in quantise(*arguments(torch.float32), along="both"):
@@ -85,9 +83,9 @@ def test_scales_have_no_gradient(pair: str) -> None:
     assert not amax.requires_grad
 
 
-@each_dtype
+@each(dtype=[torch.bfloat16, torch.float32])
 def test_other_consumers(dtype: torch.dtype) -> None:
-    """A function of a user's, such as a linear layer by scaled_mm, gives the gradient in full."""
+    """A user's function, such as a linear layer by scaled_mm, passes back a gradient in full."""
 
     class Consumer(torch.autograd.Function):
         @staticmethod
@@ -104,9 +102,9 @@ def test_other_consumers(dtype: torch.dtype) -> None:
     assert equal(gradients(result, [x], dy), gradients(functional.gelu(x), [x], dy))
 
 
-@each_dtype
+@each(dtype=[torch.bfloat16, torch.float32])
 def test_saved_in_eight_bits(dtype: torch.dtype) -> None:
-    """Backward computes with the numbers that the eight bits stand for, and keeps no more."""
+    """Backward computes with the numbers that the eight bits stand for, and saves no more."""
     x, bias, up = arguments(dtype)
     forms = [functional.quantized_gate(t.detach()) for t in (x, up)]  # any numbers
     as_saved = [functional.dequantize(*f, dtype=dtype).requires_grad_() for f in forms]
@@ -134,7 +132,7 @@ def gelu_gradient(x: Tensor) -> Tensor:
 
 
 def wrong(x: Tensor) -> Quantized:
-    """A form whose numbers are far from those of `x`, so that a gradient tells which was saved."""
+    """Numbers far from `x`, in eight bits: a gradient tells which was saved."""
     return functional.quantized_gate(x.detach() + 10)
 
 
@@ -146,7 +144,7 @@ OTHER_VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", OTHER_VIEWS)
+@each(view=OTHER_VIEWS)
 def test_other_views_are_saved_as_they_are(view: str) -> None:
     x = torch.randn(33, 32)[:32].requires_grad_()
     seen = OTHER_VIEWS[view](x)
@@ -171,7 +169,7 @@ def test_the_same_numbers_by_another_name_are_saved_in_eight_bits() -> None:
         torch.testing.assert_close(of_alias.double(), gelu_gradient(saved), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("change", ["x", "alias", "view"])
+@each(change=["x", "alias", "view"])
 def test_a_tensor_changed_in_place_is_saved_as_it_is(change: str) -> None:
     x = torch.randn(32, 32, requires_grad=True)
     changed = {"x": x, "alias": x.detach(), "view": x.detach()[3]}[change]
@@ -245,11 +243,10 @@ def loss(pair: str, *tensors: Tensor) -> Tensor:
     return parts[0].square().sum() + parts[1].sin().sum()
 
 
-@pytest.mark.parametrize(
-    "pair", [p if p == "gate" else pytest.param(p, marks=pytest.mark.slow) for p in PAIRS]
-)
+@each(lambda pair: pair != "gate", pair=PAIRS)
 def test_compiled(pair: str) -> None:
     """In one graph, with sizes that change."""
+    torch.compiler.reset()
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=True)
     for rows in (32, 64):
         tensors = [torch.randn(rows, 64), torch.randn(64), torch.randn(rows, 64)]
@@ -261,8 +258,7 @@ def test_compiled(pair: str) -> None:
 
 
 def test_a_gradient_in_eight_bits_is_refused() -> None:
-    """A compiled function that returns data has their gradient rounded to eight bits by torch; it
-    says so."""
+    """torch rounds the gradient of a compiled function's data to eight bits: an error says so."""
     x = torch.randn(32, 64, requires_grad=True)
     with pytest.raises(Exception, match="dy must have the dtype of x"):
         data, _ = torch.compile(functional.quantized_gate, fullgraph=True, backend="aot_eager")(x)
@@ -313,7 +309,7 @@ def test_opcheck() -> None:
 
 
 def test_autocast() -> None:
-    """A parameter in float32 is cast to the dtype of a product's result."""
+    """A parameter in float32 is cast to the dtype of x."""
     x, bias, up = (t.detach() for t in arguments(torch.float32))
     with torch.autocast("cpu", torch.bfloat16):
         biased = functional.quantized_gate(x.bfloat16(), bias)

@@ -1,27 +1,18 @@
-"""Back from eight bits: the dtype of the gradient, tensors without elements, sizes that are not
-known when the function is exported."""
+"""Back from eight bits: the gradient's dtype, empty tensors, and exports with dynamic sizes."""
 
 import itertools
 import math
 
-import pytest
 import torch
 from torch import Tensor
 
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized, dequantize, quantized_gate
+from tests.calls import DTYPES, Shape
+from tests.cases import each
+from tests.quantized.test_autograd import gelu_gradient
 
 SWIZZLES = ["NO_SWIZZLE", "SWIZZLE_32_4_4"]
-DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-each_input = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-each_result = pytest.mark.parametrize("to", DTYPES, ids=str)
-
-
-def gelu_gradient(x: Tensor) -> Tensor:
-    """In float64."""
-    x = x.detach().double()
-    density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
-    return (1 + torch.erf(x / math.sqrt(2))) / 2 + x * density
 
 
 def assert_is_gradient(actual: Tensor, x: Tensor, dy: Tensor | float) -> None:
@@ -31,9 +22,7 @@ def assert_is_gradient(actual: Tensor, x: Tensor, dy: Tensor | float) -> None:
     torch.testing.assert_close(actual.double(), gelu_gradient(x) * dy, rtol=2 * eps, atol=2 * eps)
 
 
-@each_input
-@each_result
-@pytest.mark.parametrize("along", ["row", "column", "both"])
+@each(along=["row", "column", "both"], to=DTYPES, dtype=[torch.bfloat16, torch.float32])
 def test_the_gradient_has_the_dtype_of_the_input(
     along: str, to: torch.dtype, dtype: torch.dtype
 ) -> None:
@@ -44,7 +33,7 @@ def test_the_gradient_has_the_dtype_of_the_input(
     assert_is_gradient(x.grad, x, len(pairs))
 
 
-@each_result
+@each(to=DTYPES)
 def test_of_a_gated_linear_unit(to: torch.dtype) -> None:
     x, up = (torch.randn(64, 32, requires_grad=True) for _ in range(2))
     dequantize(*functional.quantized_geglu(x, up), dtype=to).sum().backward()
@@ -56,12 +45,12 @@ def test_of_a_gated_linear_unit(to: torch.dtype) -> None:
     assert torch.equal(halves.grad, torch.cat([x.grad, up.grad], -1))
 
 
-SMALL = 2.0**-12  # is lost beside 1 in bfloat16, not in float32
+SMALL = 2.0**-12  # 1 + SMALL rounds to 1 in bfloat16, not in float32
 
 
-@pytest.mark.parametrize("dtypes", list(itertools.permutations([torch.bfloat16, torch.float32])))
+@each(dtypes=list(itertools.permutations([torch.bfloat16, torch.float32])))
 def test_gradients_of_several_dtypes_are_added_in_float32(dtypes: list[torch.dtype]) -> None:
-    """In either order: the engine adds to the gradient that comes first, in its dtype."""
+    """In either order: autograd adds to the first gradient, in its dtype."""
     x = torch.randn(4, 32, requires_grad=True)
     pair = quantized_gate(x)
     weights = {torch.bfloat16: 1.0, torch.float32: SMALL}
@@ -70,7 +59,7 @@ def test_gradients_of_several_dtypes_are_added_in_float32(dtypes: list[torch.dty
     assert_is_gradient(x.grad, x, 1 + SMALL)
 
 
-@each_input
+@each(dtype=[torch.bfloat16, torch.float32])
 def test_compiled(dtype: torch.dtype) -> None:
     def loss(x: Tensor) -> Tensor:
         pair = quantized_gate(x)
@@ -81,7 +70,7 @@ def test_compiled(dtype: torch.dtype) -> None:
     assert_is_gradient(x.grad, x, 1 + SMALL)
 
 
-@each_result
+@each(to=DTYPES)
 def test_a_saved_tensor_comes_back_in_its_dtype(to: torch.dtype) -> None:
     """Whatever is quantised: 0.26, which is saved as 0.25."""
     x = torch.full((1, 16), 0.26, dtype=to, requires_grad=True)
@@ -106,10 +95,8 @@ def assert_is_empty(x: Tensor, pair: tuple[Tensor, Tensor], shape: tuple, swizzl
     assert of_x.shape == x.shape and of_x.dtype == x.dtype
 
 
-@each_input
-@pytest.mark.parametrize("scaling", SCALINGS)
-@pytest.mark.parametrize("shape", EMPTY, ids=str)
-def test_no_elements(shape: tuple[int, ...], scaling: str, dtype: torch.dtype) -> None:
+@each(shape=EMPTY, scaling=SCALINGS, dtype=[torch.bfloat16, torch.float32])
+def test_no_elements(shape: Shape, scaling: str, dtype: torch.dtype) -> None:
     x = torch.empty(shape, dtype=dtype, requires_grad=True)
     for swizzle in SWIZZLES if scaling == "BlockWise1x32" else SWIZZLES[:1]:
         scale = torch.ones(()) if scaling == "TensorWise" else None
@@ -117,9 +104,8 @@ def test_no_elements(shape: tuple[int, ...], scaling: str, dtype: torch.dtype) -
         assert_is_empty(x, (data, other if scale is None else scale), shape, swizzle)
 
 
-@pytest.mark.parametrize("swizzle", SWIZZLES)
-@pytest.mark.parametrize("shape", [(0, 64), (64, 0), (2, 0, 64), (2, 32, 0), (0, 0)], ids=str)
-def test_no_elements_along_columns(shape: tuple[int, ...], swizzle: str) -> None:
+@each(shape=[(0, 64), (64, 0), (2, 0, 64), (2, 32, 0), (0, 0)], swizzle=SWIZZLES)
+def test_no_elements_along_columns(shape: Shape, swizzle: str) -> None:
     x = torch.empty(shape, requires_grad=True)
     pair = quantized_gate(x, along="column", swizzle=swizzle)
     assert_is_empty(x, pair, (shape[-1], math.prod(shape[:-1])), swizzle)
@@ -144,24 +130,21 @@ OPTIONS = [{"swizzle": swizzle} for swizzle in SWIZZLES] + [
     {"scaling": "RowWise"},
     {"scaling": "BlockWise1x128"},
 ]
-each_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
-each_mode = pytest.mark.parametrize(
-    "strict", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "strict"]
-)
 
 
 def expected(x: Tensor) -> Tensor:
-    """With the scales of the blocks of a row, as they are without a swizzle."""
+    """With a scale for each block of a row, which a swizzle only moves."""
     data, scale = quantized_gate(x)
     return data.float() * scale.float().repeat_interleave(32, -1)
 
 
-@each_mode
-@each_option
-@pytest.mark.parametrize("leading", [(), (3,)], ids=str)
-def test_exported_with_any_number_of_rows(
-    leading: tuple[int, ...], options: dict[str, str], strict: bool
-) -> None:
+@each(
+    lambda leading, options, strict: strict,
+    leading=[(), (3,)],
+    options=OPTIONS,
+    strict=[False, True],
+)
+def test_exported_with_any_number_of_rows(leading: Shape, options: dict, strict: bool) -> None:
     model = Dequantized(**options)
     dim = torch.export.Dim("rows", min=1, max=1024)
     x = torch.randn(*leading, 200, 128)
@@ -172,9 +155,8 @@ def test_exported_with_any_number_of_rows(
         assert torch.equal(program(x), expected(x) if "swizzle" in options else model(x))
 
 
-@each_mode
-@each_option
-def test_exported_with_rows_that_depend_on_data(options: dict[str, str], strict: bool) -> None:
+@each(lambda options, strict: strict, options=OPTIONS, strict=[False, True])
+def test_exported_with_rows_that_depend_on_data(options: dict, strict: bool) -> None:
     model = OfSelectedRows(**options)
     x, mask = torch.randn(300, 128), torch.rand(300) < 0.5
     program = torch.export.export(model, (x, mask), strict=strict).module()
@@ -184,7 +166,7 @@ def test_exported_with_rows_that_depend_on_data(options: dict[str, str], strict:
         assert torch.equal(result, expected(x[mask]) if "swizzle" in options else model(x, mask))
 
 
-@pytest.mark.parametrize("swizzle", SWIZZLES)
+@each(swizzle=SWIZZLES)
 def test_compiled_with_sizes_that_change(swizzle: str) -> None:
     model = Dequantized(swizzle=swizzle)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)

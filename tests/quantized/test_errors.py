@@ -1,90 +1,68 @@
-"""Each kind of bad argument is an exception that names the operator and the argument."""
+"""Bad arguments of the quantised operators: the error names the operator and the argument."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from gelu_kernels import functional
+from tests.cases import each
 
 X = torch.randn(32, 128)
 ONE = torch.ones(())
 
 
-def of_wrong_scale(scale: Tensor | None) -> dict[str, object]:
-    return {"scaling": "TensorWise", "scale": scale}
+ROW_WISE = {"scaling": "RowWise"}
+IN_BLOCKS = {"scaling": "BlockWise1x128"}
+BLOCKS_OF_ROWS = torch.nn.functional.ScalingType.BlockWise128x128
+BAD_OPTIONS = [
+    ({"scaling": "BlockWise1x16"}, "scaling must be one of 'TensorWise'"),
+    ({"scaling": BLOCKS_OF_ROWS}, "scaling must be one of"),
+    ({"along": "diagonal"}, "along must be one of 'row' 'column' 'both'"),
+    ({"mode": "even"}, "mode must be one of 'floor' 'rceil', got 'even'"),
+    ({"swizzle": "SWIZZLE"}, "swizzle must be one of 'NO_SWIZZLE'"),
+    (ROW_WISE | {"along": "column"}, "along must be 'row' for RowWise, got 'column'"),
+    (IN_BLOCKS | {"swizzle": "SWIZZLE_32_4_4"}, "swizzle must be 'NO_SWIZZLE' for BlockWise1x128"),
+    ({"scale": ONE}, "scale must be None for BlockWise1x32"),
+    ({"gate": "gaussian"}, "gate must be one of 'normal'"),
+]
+BAD_SCALES = [  # for TensorWise
+    (None, "scale must be given for TensorWise"),
+    (torch.ones(2), "scale must be one number"),
+    (ONE * 0, "scale must be positive, got 0"),
+    (-ONE, "scale must be positive, got -1"),
+    (ONE * torch.nan, "scale must be positive, got nan"),
+    (ONE.to("meta"), "scale must be on the device of x"),
+]
+BAD_TYPES = [
+    ({"dtype": torch.float16}, "dtype must be torch.float8_e4m3fn or"),
+    ({"scaling": "TensorWise", "scale": ONE.double()}, "scale must be float32, got Double"),
+]
+BAD = [(options, ValueError, message) for options, message in BAD_OPTIONS]
+BAD += [({"scaling": "TensorWise", "scale": s}, ValueError, message) for s, message in BAD_SCALES]
+BAD += [(options, TypeError, message) for options, message in BAD_TYPES]
 
 
-BAD = {
-    "dtype": ({"dtype": torch.float16}, TypeError, "dtype must be torch.float8_e4m3fn or"),
-    "scaling": ({"scaling": "BlockWise1x16"}, ValueError, "scaling must be one of 'TensorWise'"),
-    "a member": (
-        {"scaling": torch.nn.functional.ScalingType.BlockWise128x128},
-        ValueError,
-        "scaling must be one of",
-    ),
-    "along": ({"along": "diagonal"}, ValueError, "along must be one of 'row' 'column' 'both'"),
-    "mode": ({"mode": "even"}, ValueError, "mode must be one of 'floor' 'rceil', got 'even'"),
-    "swizzle": ({"swizzle": "SWIZZLE"}, ValueError, "swizzle must be one of 'NO_SWIZZLE'"),
-    "columns of rows": (
-        {"scaling": "RowWise", "along": "column"},
-        ValueError,
-        "along must be 'row' for RowWise, got 'column'",
-    ),
-    "swizzled floats": (
-        {"scaling": "BlockWise1x128", "swizzle": "SWIZZLE_32_4_4"},
-        ValueError,
-        "swizzle must be 'NO_SWIZZLE' for BlockWise1x128",
-    ),
-    "no scale": (of_wrong_scale(None), ValueError, "scale must be given for TensorWise"),
-    "two scales": (of_wrong_scale(torch.ones(2)), ValueError, "scale must be one number"),
-    "a double": (of_wrong_scale(ONE.double()), TypeError, "scale must be float32, got Double"),
-    "zero": (of_wrong_scale(ONE * 0), ValueError, "scale must be positive, got 0"),
-    "negative": (of_wrong_scale(-ONE), ValueError, "scale must be positive, got -1"),
-    "NaN": (of_wrong_scale(ONE * torch.nan), ValueError, "scale must be positive, got nan"),
-    "elsewhere": (of_wrong_scale(ONE.to("meta")), ValueError, "scale must be on the device of x"),
-    "needless": ({"scale": ONE}, ValueError, "scale must be None for BlockWise1x32"),
-    "gate": ({"gate": "gaussian"}, ValueError, "gate must be one of 'normal'"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-@pytest.mark.parametrize("op", ["quantized_gate", "quantized_glu"])
-def test_bad_options(op: str, kind: str) -> None:
-    options, error, message = BAD[kind]
+@each(op=["quantized_gate", "quantized_glu"], bad=BAD)
+def test_bad_options(op: str, bad: tuple[dict, type[Exception], str]) -> None:
+    options, error, message = bad
     with pytest.raises(error, match=f"gelu_kernels::{op}(_forward)?: {message}"):
         getattr(functional, op)(X, **{"gate": "normal"} | options)
 
 
-SIZES = [
-    (
-        "RowWise",
-        "row",
-        (4, 40),
-        "the last dimension of the result must be a multiple of 16, got 40",
-    ),
-    ("TensorWise", "row", (8,), "the last dimension of the result must be a multiple of 16, got 8"),
-    (
-        "BlockWise1x128",
-        "row",
-        (4, 64),
-        "the last dimension of the result must be a multiple of 128",
-    ),
-    ("BlockWise1x32", "row", (4, 48), "the last dimension of the result must be a multiple of 32"),
-    (
-        "BlockWise1x32",
-        "both",
-        (2, 8, 32),
-        "the number of rows of x must be a multiple of 32, got 16",
-    ),
-    ("BlockWise1x32", "column", (32, 16), "the last dimension of the result must be a multiple"),
+SIZES = [  # the scaling, along, the shape, and what must be a multiple
+    ("RowWise", "row", (4, 40), "last dimension of the result must be a multiple of 16, got 40"),
+    ("TensorWise", "row", (8,), "last dimension of the result must be a multiple of 16, got 8"),
+    ("BlockWise1x128", "row", (4, 64), "last dimension of the result must be a multiple of 128"),
+    ("BlockWise1x32", "row", (4, 48), "last dimension of the result must be a multiple of 32"),
+    ("BlockWise1x32", "both", (2, 8, 32), "number of rows of x must be a multiple of 32, got 16"),
+    ("BlockWise1x32", "column", (32, 16), "last dimension of the result must be a multiple"),
 ]
 
 
-@pytest.mark.parametrize("scaling, along, shape, message", SIZES)
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_sizes_that_do_not_divide(
-    device: str, scaling: str, along: str, shape: tuple[int, ...], message: str
-) -> None:
+@each(device=["cpu", "meta"], case=SIZES)
+def test_sizes_that_do_not_divide(device: str, case: tuple) -> None:
+    scaling, along, shape, required = case
+    message = f"the {required}"
     x = torch.randn(shape, device=device)
     options = {"scaling": scaling, "along": along}
     if scaling == "TensorWise":
@@ -101,18 +79,18 @@ def test_sizes_that_do_not_divide(
             functional.quantized_glu_backward(x, halves, gate="normal", along=along)
 
 
-BAD_X = {
-    "float64": (X.double(), TypeError, "x must be float32 or bfloat16, got Double"),
-    "float16": (X.half(), TypeError, "x must be float32 or bfloat16, got Half"),
-    "integers": (X.int(), TypeError, "x must be float64, float32"),
-    "sparse": (X.to_sparse(), TypeError, "x must be a strided tensor"),
-    "0-d": (ONE, ValueError, "x must have a last dimension"),
-}
+BAD_X = [
+    (X.double(), TypeError, "x must be float32 or bfloat16, got Double"),
+    (X.half(), TypeError, "x must be float32 or bfloat16, got Half"),
+    (X.int(), TypeError, "x must be float64, float32"),
+    (X.to_sparse(), TypeError, "x must be a strided tensor"),
+    (ONE, ValueError, "x must have a last dimension"),
+]
 
 
-@pytest.mark.parametrize("kind", BAD_X)
-def test_bad_x(kind: str) -> None:
-    x, error, message = BAD_X[kind]
+@each(bad=BAD_X)
+def test_bad_x(bad: tuple[Tensor, type[Exception], str]) -> None:
+    x, error, message = bad
     with pytest.raises(error, match=f"gelu_kernels::quantized_gate: {message}"):
         functional.quantized_gate(x)
     with pytest.raises(error, match=f"gelu_kernels::quantized_glu: {message}"):

@@ -1,9 +1,8 @@
-"""MX data and scales beside torchao's: the same bits, but where torchao leaves the specification,
-as docs/quantized.md says."""
+"""MX data and scales have the bits of torchao's, except where torchao departs from the
+specification (docs/quantized.md)."""
 
 from collections.abc import Iterator
 
-import pytest
 import torch
 from torch import Tensor
 from torchao.prototype.mx_formats.config import ScaleCalculationMode
@@ -11,13 +10,11 @@ from torchao.prototype.mx_formats.mx_tensor import to_mx
 
 from gelu_kernels import functional
 from tests import bits
+from tests.cases import each
 from tests.oracles.quantized_oracle import FORMATS
 from tests.quantized.test_quantized import every_bfloat16, spread, straight
 
 MODES = {"floor": ScaleCalculationMode.FLOOR, "rceil": ScaleCalculationMode.RCEIL}
-each_format = pytest.mark.parametrize("float8", FORMATS, ids=str)
-each_mode = pytest.mark.parametrize("mode", MODES)
-each_swizzle = pytest.mark.parametrize("swizzle", ["NO_SWIZZLE", "SWIZZLE_32_4_4"])
 
 
 def torchaos(y: Tensor, float8: torch.dtype, mode: str, swizzle: str) -> tuple[Tensor, Tensor]:
@@ -35,12 +32,14 @@ def same_data(a: Tensor, b: Tensor) -> Tensor:
     return codes(a) == codes(b)
 
 
-@each_format
-@each_mode
-@each_swizzle
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@each(
+    dtype=[torch.bfloat16, torch.float32],
+    swizzle=["NO_SWIZZLE", "SWIZZLE_32_4_4"],
+    mode=MODES,
+    float8=FORMATS,
+)
 def test_results(dtype: torch.dtype, swizzle: str, mode: str, float8: torch.dtype) -> None:
-    """Along rows and columns, with tiles of scales that are padded and that are not."""
+    """Along rows and columns, with tiles of scales that are padded or full."""
     for rows, columns in ((32, 32), (160, 96), (256, 512)):
         x, up = spread(rows, columns).to(dtype), spread(rows, columns).to(dtype)
         chosen = {"dtype": float8, "mode": mode, "swizzle": swizzle, "along": "both"}
@@ -63,9 +62,7 @@ def numbers_of(dtype: torch.dtype) -> Iterator[Tensor]:
         yield ((integers & 0x07FFFFFF) | 0x38000000).view(torch.float32)
 
 
-@each_format
-@each_mode
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@each(dtype=[torch.bfloat16, torch.float32], mode=MODES, float8=FORMATS)
 def test_any_numbers(dtype: torch.dtype, mode: str, float8: torch.dtype) -> None:
     """All scales are the same, and all data in blocks whose scale is above 2^-127; there torchao
     takes another factor than the inverse of the scale: 2^126 ("floor") or 1 ("rceil")."""
@@ -83,7 +80,7 @@ def test_any_numbers(dtype: torch.dtype, mode: str, float8: torch.dtype) -> None
 
 
 def test_blocks_of_the_least_scale() -> None:
-    """torchao's data stand for half of the numbers, or for zero; ours are right."""
+    """torchao's data stand for half of the numbers or for zero; ours are right."""
     numbers = torch.full((1, 32), 2.0**-120)
     for mode, of_torchao in (("floor", 2.0**-121), ("rceil", 0.0)):
         pair = straight(numbers, mode=mode)
@@ -95,8 +92,8 @@ def test_blocks_of_the_least_scale() -> None:
 
 
 def test_just_above_a_power_of_two() -> None:
-    """In float32, the power of two above amax / 448 is by torchao's logarithm sometimes the one
-    below, where numbers saturate. Ours is that of cvt.rp.satfinite.ue8m0x2, and exact."""
+    """In float32, torchao's logarithm sometimes finds the power of two below amax / 448, where
+    numbers saturate. Ours is the one above, as cvt.rp.satfinite.ue8m0x2 finds it."""
     powers = 448 * torch.exp2(torch.arange(-100.0, 100.0))
     amax = (powers.view(torch.int32) + 1).view(torch.float32)  # the next float
     numbers = amax.unsqueeze(1).expand(-1, 32).contiguous()
@@ -107,8 +104,8 @@ def test_just_above_a_power_of_two() -> None:
 
 
 def test_a_glu_rounds_once() -> None:
-    """torchao quantises a bfloat16 product whose g(x) was rounded before. Of a million numbers
-    20,208 differ; 9,622 of ours are nearer to the exact product and 8,075 of torchao's."""
+    """torchao quantises a bfloat16 product of a rounded g(x). Of a million numbers 20,208 differ:
+    ours is nearer to the exact product for 9,622 of them, torchao's for 8,075."""
     torch.manual_seed(0)
     x, up = torch.randn(1024, 1024).bfloat16(), torch.randn(1024, 1024).bfloat16()
     exact = torch.nn.functional.silu(x.double()) * up.double()

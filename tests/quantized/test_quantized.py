@@ -1,8 +1,8 @@
-"""Gates and GLUs in eight bits: the numbers and scales that the specifications say, for the results
-that the unquantised operators give."""
+"""Gates and GLUs in eight bits: the unquantised operators' results, in the numbers and scales of
+the specifications."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,6 +12,9 @@ from torch.utils._pytree import tree_leaves
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized
 from tests import bits
+from tests.calls import Shape
+from tests.cases import each
+from tests.layouts import LAYOUTS
 from tests.oracles.quantized_oracle import FORMATS, Expected, quantised, unswizzled
 
 ops = torch.ops.gelu_kernels
@@ -19,10 +22,7 @@ GATES = ("normal", "laplace")
 DTYPES = (torch.bfloat16, torch.float32)
 SCALINGS = ("TensorWise", "RowWise", "BlockWise1x128", "BlockWise1x32")
 SCALE = 0.0123
-each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-each_format = pytest.mark.parametrize("float8", FORMATS, ids=str)
-each_mode = pytest.mark.parametrize("mode", ["floor", "rceil"])
-each_scaling = pytest.mark.parametrize("scaling", SCALINGS)
+CONTIGUOUS = {"memory_format": torch.contiguous_format}
 
 
 def check(data: Tensor, scales: Tensor, expected: Expected) -> None:
@@ -54,7 +54,8 @@ def spread(*shape: int) -> Tensor:
 
 
 def every_bfloat16() -> Iterator[Tensor]:
-    """In blocks of 32 along rows and columns: mixed, by magnitude, and mixed with neighbours."""
+    """In blocks of 32 along rows and columns: shuffled, sorted by magnitude, and shuffled among
+    neighbours."""
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
     by_magnitude = every[every.abs().float().argsort(stable=True)]
     for order in (every[torch.randperm(2**16)], by_magnitude, mixed(by_magnitude)):
@@ -68,12 +69,11 @@ def mixed(t: Tensor) -> Tensor:
 
 
 def straight(numbers: Tensor, **choices: object) -> Quantized | tuple[Quantized, Quantized]:
-    """Any numbers, quantised: a gradient that is multiplied by one."""
+    """Any numbers, quantised: a gradient times g' = 1."""
     return functional.quantized_gate_backward(numbers, torch.full_like(numbers, 100), **choices)
 
 
-@each_format
-@each_mode
+@each(float8=FORMATS, mode=["floor", "rceil"])
 def test_every_bfloat16(float8: torch.dtype, mode: str) -> None:
     for numbers in every_bfloat16():
         row, column = straight(numbers, dtype=float8, mode=mode, along="both")
@@ -81,8 +81,7 @@ def test_every_bfloat16(float8: torch.dtype, mode: str) -> None:
         check(*column, quantised(numbers.t(), float8, "BlockWise1x32", mode))
 
 
-@each_format
-@each_mode
+@each(float8=FORMATS, mode=["floor", "rceil"])
 def test_random_bits_of_float32(float8: torch.dtype, mode: str) -> None:
     integers = torch.randint(-(2**31), 2**31, (256, 1024), dtype=torch.int64).int()
     near = (integers & 0x07FFFFFF) | 0x38000000  # of like magnitudes
@@ -95,10 +94,9 @@ def test_random_bits_of_float32(float8: torch.dtype, mode: str) -> None:
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 2.0**-133, -(2.0**-126), 3e38]
 
 
-@each_dtype
-@each_mode
+@each(dtype=DTYPES, mode=["floor", "rceil"])
 def test_special_blocks(dtype: torch.dtype, mode: str) -> None:
-    """A block of one number alone, and of it beside ordinary ones."""
+    """A block filled with a special value, and one with it among ordinary numbers."""
     rows = [torch.full((32,), special, dtype=dtype) for special in SPECIAL]
     rows += [torch.cat([row[:1], torch.randn(31).to(dtype)]) for row in rows]
     numbers = torch.stack([*rows, *rows[: 32 - len(rows)]])
@@ -107,13 +105,13 @@ def test_special_blocks(dtype: torch.dtype, mode: str) -> None:
     check(*column, quantised(numbers.t(), torch.float8_e4m3fn, "BlockWise1x32", mode))
 
 
-@pytest.mark.parametrize("shape", [(128,), (1, 128), (33, 128), (64, 640), (2, 32, 128), (3, 2048)])
-@each_scaling
-@each_dtype
-@each_format
-def test_forward(
-    float8: torch.dtype, dtype: torch.dtype, scaling: str, shape: tuple[int, ...]
-) -> None:
+@each(
+    float8=FORMATS,
+    dtype=DTYPES,
+    scaling=SCALINGS,
+    shape=[(128,), (1, 128), (33, 128), (64, 640), (2, 32, 128), (3, 2048)],
+)
+def test_forward(float8: torch.dtype, dtype: torch.dtype, scaling: str, shape: Shape) -> None:
     x, up = spread(*shape).to(dtype), spread(*shape).to(dtype)
     bias = torch.randn(shape[-1]).to(dtype)
     results = [
@@ -138,13 +136,13 @@ def test_forward(
         check(data, scales, quantised(y, float8, scaling, "floor", SCALE))
 
 
-@pytest.mark.parametrize("rows, columns", [(32, 32), (32, 160), (160, 32), (96, 4096), (384, 256)])
-@each_dtype
-@each_mode
-def test_columns_and_swizzled_scales(
-    dtype: torch.dtype, mode: str, rows: int, columns: int
-) -> None:
-    x = spread(rows, columns).to(dtype)
+@each(
+    dtype=DTYPES,
+    mode=["floor", "rceil"],
+    shape=[(32, 32), (32, 160), (160, 32), (96, 4096), (384, 256)],
+)
+def test_columns_and_swizzled_scales(dtype: torch.dtype, mode: str, shape: Shape) -> None:
+    x = spread(*shape).to(dtype)
     y = functional.silu(x)
     for swizzle in ("NO_SWIZZLE", "SWIZZLE_32_4_4"):
         chosen = {"gate": "logistic", "mode": mode, "swizzle": swizzle}
@@ -165,6 +163,7 @@ def test_columns_and_swizzled_scales(
 
 
 def same(a: Tensor, b: Tensor) -> bool:
+    """In dtype and bits."""
     return a.dtype == b.dtype and bits.same(a, b)
 
 
@@ -172,13 +171,11 @@ def backward(dtype: torch.dtype, rows: int, columns: int) -> tuple[Tensor, ...]:
     return tuple(spread(rows, columns).to(dtype) for _ in range(3))
 
 
-@pytest.mark.parametrize("rows, columns", [(32, 32), (160, 288), (2080, 64)])
-@each_dtype
-@pytest.mark.parametrize("gate", GATES)
-def test_backward(gate: str, dtype: torch.dtype, rows: int, columns: int) -> None:
-    """The gradients that the unquantised operators give, quantised."""
-    dy, x, up = backward(dtype, rows, columns)
-    bias = torch.randn(columns).to(dtype)
+@each(gate=GATES, dtype=DTYPES, shape=[(32, 32), (160, 288), (2080, 64)])
+def test_backward(gate: str, dtype: torch.dtype, shape: Shape) -> None:
+    """The unquantised operators' gradients, quantised."""
+    dy, x, up = backward(dtype, *shape)
+    bias = torch.randn(shape[1]).to(dtype)
     float8, kind = torch.float8_e5m2, "BlockWise1x32"
 
     def compare(pairs: tuple[Quantized, Quantized], dx: Tensor) -> None:
@@ -208,37 +205,20 @@ def test_backward(gate: str, dtype: torch.dtype, rows: int, columns: int) -> Non
         check(pair.data, scales.view(torch.float8_e8m0fnu), quantised(of, float8, kind, "rceil"))
 
 
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "a half of a row": lambda t: torch.cat([t, t], -1)[..., : t.shape[-1]],
-    "transposed": lambda t: t.t().contiguous().t(),
-    "every other column": lambda t: t.repeat_interleave(2, -1)[..., ::2],
-    "expanded": lambda t: t[:1].expand_as(t),
-    "misaligned": lambda t: torch.cat([t.flatten()[:1], t.flatten()])[1:].view_as(t),
-    "permuted": lambda t: t.view(4, -1, t.shape[-1]).transpose(0, 1),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@each_scaling
+@each(scaling=SCALINGS, layout=LAYOUTS)
 def test_layouts(scaling: str, layout: str) -> None:
-    x, up = (LAYOUTS[layout](spread(64, 256).bfloat16()) for _ in range(2))
+    x, up = (LAYOUTS[layout](lambda *s: spread(*s).bfloat16(), (64, 256)) for _ in range(2))
     along = "both" if scaling == "BlockWise1x32" else "row"
     chosen = options(scaling) | {"along": along, "gate": "normal"}
-    for results, of_copies in (
-        (
-            functional.quantized_gate(x, **chosen),
-            functional.quantized_gate(x.contiguous(), **chosen),
-        ),
-        (
-            functional.quantized_glu(x, up, **chosen),
-            functional.quantized_glu(x.contiguous(), up.contiguous(), **chosen),
-        ),
-    ):
-        for pair, pair_of_copies in zip(tree_leaves(results), tree_leaves(of_copies), strict=True):
-            assert same(pair, pair_of_copies)
+
+    def results(x: Tensor, up: Tensor) -> list[Tensor]:
+        of_gate = functional.quantized_gate(x, **chosen)
+        return tree_leaves((of_gate, functional.quantized_glu(x, up, **chosen)))
+
+    assert all(map(same, results(x, up), results(x.clone(**CONTIGUOUS), up.clone(**CONTIGUOUS))))
 
 
-@each_scaling
+@each(scaling=SCALINGS)
 def test_empty(scaling: str) -> None:
     for shape in ((0, 128), (128, 0)):
         along = "both" if scaling == "BlockWise1x32" else "row"
@@ -255,7 +235,7 @@ def test_empty(scaling: str) -> None:
 
 
 def every_result(dtype: torch.dtype) -> list[Tensor]:
-    """Of each operator, scaling and format, each time the same."""
+    """Of each operator, scaling and format, from the same inputs each time."""
     torch.manual_seed(0)
     dy, x, up = backward(dtype, 320, 640)
     bias, float8 = torch.randn(640).to(dtype), tuple(FORMATS)
@@ -269,17 +249,15 @@ def every_result(dtype: torch.dtype) -> list[Tensor]:
     return tree_leaves(results)
 
 
-@each_dtype
+@each(dtype=DTYPES)
 def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        expected = every_result(dtype)
-        for threads in (2, 3, 5):
-            torch.set_num_threads(threads)
-            assert all(map(same, every_result(dtype), expected))
-    finally:
-        torch.set_num_threads(before)
+    before, results = torch.get_num_threads(), []
+    for threads in (1, 2, 3, 5):
+        torch.set_num_threads(threads)
+        results.append(every_result(dtype))
+    torch.set_num_threads(before)
+    expected, *others = results
+    assert all(all(map(same, other, expected)) for other in others)
 
 
 @pytest.mark.skipif(
@@ -287,7 +265,7 @@ def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
     reason="needs a torch whose scaled_mm is for CPUs too",
 )
 def test_scaled_mm_takes_them() -> None:
-    """As they are, in the scalings that it has on a CPU."""
+    """Without conversion, in the scalings that it has on a CPU."""
     scaled_mm, kinds = torch.nn.functional.scaled_mm, torch.nn.functional.ScalingType
     x, weight = torch.randn(32, 64).bfloat16(), torch.randn(48, 64).to(torch.float8_e4m3fn)
     for kind, scale, ones in (
@@ -303,8 +281,7 @@ def test_scaled_mm_takes_them() -> None:
     assert of_128.stride() == (1, 8)  # "outer-dim-major"
 
 
-@each_dtype
-@pytest.mark.parametrize("scaling", ["RowWise", "BlockWise1x128", "BlockWise1x32"])
+@each(dtype=DTYPES, scaling=["RowWise", "BlockWise1x128", "BlockWise1x32"])
 def test_dequantize(dtype: torch.dtype, scaling: str) -> None:
     """Within half a unit of eight bits, 1/16 of a number or 2^-10 of the largest in the block."""
     x = torch.randn(96, 384).to(dtype)

@@ -1,4 +1,4 @@
-"""The other backends quantise to the bits of the CPU's, which test_quantized.py holds to the
+"""The other backends quantise to the CPU's bits, which test_quantized.py holds to the
 specifications."""
 
 import math
@@ -12,13 +12,15 @@ from torch import Tensor
 from tests import bits
 from tests.backends.same_bits import every, needs_triton_ptx, on_backends
 from tests.calls import GATES
-from tests.devices import kernels_for
+from tests.cases import each
+from tests.devices import BACKENDS, kernels_for
 from tests.layouts import LAYOUTS
 
 ops = torch.ops.gelu_kernels
 
 MX, NO_SWIZZLE = "BlockWise1x32", "NO_SWIZZLE"
 FORMATS = torch.float8_e4m3fn, torch.float8_e5m2
+DTYPES = torch.bfloat16, torch.float32
 SCALINGS = "TensorWise", "RowWise", "BlockWise1x128"
 Results = tuple[Tensor, ...]
 
@@ -40,12 +42,12 @@ PASSES: dict[str, Callable[..., Results]] = {
         dy, torch.cat([x, up], -1), *o
     ),
 }
-OPTIONS = list(product(FORMATS, ["row", "column", "both"], ["floor", "rceil"]))
+
 LAYOUT = {"row": NO_SWIZZLE, "column": NO_SWIZZLE, "both": "SWIZZLE_32_4_4"}
 
 
 def numbers(*shape: int) -> Tensor:
-    """Of blocks of many magnitudes, one in a hundred of them any special value."""
+    """In blocks of many magnitudes; one number in a hundred is a special value."""
     x = 3 * torch.randn(shape)
     exponents = torch.randint(-8, 9, (math.prod(shape) // 16,)).repeat_interleave(16)
     x *= torch.exp2(torch.where(exponents.abs() < 8, 0, 16 * exponents)).view(shape)
@@ -72,15 +74,15 @@ def check(backend: str, call: Callable[..., Results], tensors: list[Tensor], *op
             assert bits.differing(result.cpu(), e) == 0
 
 
-def is_usual(gate: str, dtype: torch.dtype, *_: object) -> bool:
-    return gate == GATES[0] and dtype == torch.bfloat16
+every_backend = pytest.mark.parametrize("backend", BACKENDS)
 
 
-@pytest.mark.parametrize(
-    "backend, gate, dtype, name",
-    on_backends(product(GATES, [torch.bfloat16, torch.float32], PASSES), is_usual, is_usual),
-    ids=str,
-)
+def is_rare(gate: str, dtype: torch.dtype = torch.bfloat16, **_: object) -> bool:
+    return gate != GATES[0] or dtype != torch.bfloat16
+
+
+@every_backend
+@each(is_rare, gate=GATES, dtype=DTYPES, name=PASSES)
 def test_passes(backend: str, gate: str, dtype: torch.dtype, name: str) -> None:
     """In tiles with a ragged end."""
     tensors = inputs(dtype, 96, 160)
@@ -88,17 +90,10 @@ def test_passes(backend: str, gate: str, dtype: torch.dtype, name: str) -> None:
     check(backend, PASSES[name], tensors, *options)
 
 
-@pytest.mark.parametrize(
-    "backend, gate, name",
-    on_backends(
-        product(GATES, ["gate", "backward"]),
-        lambda gate, _: gate == GATES[0],
-        lambda gate, _: gate == GATES[0],
-    ),
-    ids=str,
-)
+@every_backend
+@each(is_rare, gate=GATES, name=["gate", "backward"])
 def test_any_bfloat16(backend: str, gate: str, name: str) -> None:
-    """As x, and as dy, in mixed order."""
+    """As x, and as dy, in a random order."""
     every_number = bits.any_numbers(torch.bfloat16)
     mixed = every_number.flatten()[torch.randperm(every_number.numel())].view(-1, 256)
     ordinary = torch.randn_like(mixed)
@@ -108,25 +103,21 @@ def test_any_bfloat16(backend: str, gate: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "backend, dtype, along",
-    on_backends(
-        product([torch.bfloat16, torch.float32], ["row", "column", "both"]),
-        every,
-        lambda _, along: along == "both",
-    ),
-    ids=str,
+    "backend, along",
+    on_backends([("row",), ("column",), ("both",)], every, "both".__eq__),
 )
+@each(dtype=DTYPES)
 def test_sums(backend: str, dtype: torch.dtype, along: str) -> None:
-    """Of numbers whose sums depend on their order, over two blocks of rows."""
+    """Sums that depend on their order, over two blocks of rows."""
     torch.manual_seed(1)
     *tensors, bias = (3 * torch.randn(rows, 160).to(dtype) for rows in (2080, 2080, 2080, 1))
     options = GATES[0], FORMATS[0], along, "rceil", LAYOUT[along]
     check(backend, PASSES["backward with dbias"], [*tensors, bias[0]], *options)
 
 
-@pytest.mark.parametrize("backend", on_backends([()], every, every))
+@every_backend
 def test_amax_is_of_the_matrix_alone(backend: str) -> None:
-    """Not of the bias beside rows that are in a tile and not there."""
+    """And not of the bias in a tile's rows beyond the matrix."""
     bias = torch.linspace(1, 9, 384)
     scale = torch.tensor(1.0)
     options = GATES[0], FORMATS[0], "TensorWise", "row", "floor", NO_SWIZZLE
@@ -137,18 +128,16 @@ def test_amax_is_of_the_matrix_alone(backend: str) -> None:
     check(backend, forward, [-bias.expand(33, -1), bias, scale])
 
 
-def is_first(name: str, dtype: torch.dtype, float8: torch.dtype, *_: object) -> bool:
-    return name == "gate" and dtype == torch.bfloat16 and float8 == FORMATS[1]
-
-
-@pytest.mark.parametrize(
-    "backend, name, dtype, float8, along, mode",
-    on_backends(
-        [(n, d, *o) for n, d, o in product(PASSES, [torch.bfloat16, torch.float32], OPTIONS)],
-        is_first,
-        is_first,
+@every_backend
+@each(
+    lambda name, dtype, float8, along, mode: (
+        (name, dtype, float8) != ("gate", torch.bfloat16, FORMATS[1])
     ),
-    ids=str,
+    name=PASSES,
+    dtype=DTYPES,
+    float8=FORMATS,
+    along=["row", "column", "both"],
+    mode=["floor", "rceil"],
 )
 def test_options(
     backend: str, name: str, dtype: torch.dtype, float8: torch.dtype, along: str, mode: str
@@ -159,13 +148,10 @@ def test_options(
         check(backend, PASSES[name], tensors, GATES[0], float8, along, mode, LAYOUT[along])
 
 
-@pytest.mark.parametrize(
-    "backend, gate, dtype, scaling",
-    on_backends(product(GATES, [torch.bfloat16, torch.float32], SCALINGS), is_usual, is_usual),
-    ids=str,
-)
+@every_backend
+@each(is_rare, gate=GATES, dtype=DTYPES, scaling=SCALINGS)
 def test_float_scales(backend: str, gate: str, dtype: torch.dtype, scaling: str) -> None:
-    """In whole rows, and in rows that a program goes over twice."""
+    """In whole rows, and in rows that a program passes over twice."""
     options = scaling, "row", "floor", NO_SWIZZLE
 
     def forward(x: Tensor, up: Tensor, dy: Tensor, bias: Tensor, float8: torch.dtype) -> Results:
@@ -180,7 +166,8 @@ def test_float_scales(backend: str, gate: str, dtype: torch.dtype, scaling: str)
         check(backend, forward, inputs(dtype, rows, columns), float8)
 
 
-@pytest.mark.parametrize("backend, layout", on_backends([(n,) for n in LAYOUTS], every, every))
+@every_backend
+@each(layout=LAYOUTS)
 def test_layouts(backend: str, layout: str) -> None:
     def make(*shape: int) -> Tensor:
         return (3 * torch.randn(shape)).bfloat16()
@@ -191,9 +178,9 @@ def test_layouts(backend: str, layout: str) -> None:
     check(backend, PASSES["glu backward"], [*tensors, make(256)], *options)
 
 
-@pytest.mark.parametrize("name", ["gate", pytest.param("glu backward", marks=pytest.mark.slow)])
+@each(lambda name: name != "gate", name=["gate", "glu backward"])
 def test_triton_without_instructions_of_nvidia(name: str) -> None:
-    """And for its GPUs before sm_89, which cannot convert to eight bits."""
+    """And for NVIDIA GPUs before sm_89, which have no conversion to eight bits."""
     needs_triton_ptx()
     for backend, float8 in product(["triton_portable", "triton_ptx sm_80"], FORMATS):
         tensors = inputs(torch.bfloat16, 64, 160)
