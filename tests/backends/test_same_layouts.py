@@ -25,6 +25,7 @@ from tests.backends.same_bits import (
     is_covered,
     laid_out,
     moved,
+    on_backends,
 )
 from tests.calls import CORE_CALLS, DTYPES, SEED, Call, Sample, Shape, normal
 from tests.devices import BACKENDS, kernels_for
@@ -156,12 +157,17 @@ def test_tiles_of_large_tensors(backend: str, cases: list[ShapeCase], large_tile
 # of its weights, whose order 16 bits hide
 
 
-@every_backend
-def test_clamped_glu(backend: str) -> None:
-    for dtype, shape in product(DTYPES, [(40_000,), (3, 520), (7, 33)]):
-        is_few = len(shape) == 2 and dtype in (torch.bfloat16, torch.float32)
-        if backend == "triton_ptx" and not is_few:  # each is compiled anew
-            continue
+# In Triton each is compiled anew.
+FEW_CLAMPED = [*product([torch.bfloat16, torch.float32], [(3, 520), (7, 33)])]
+MORE_CLAMPED = [x for x in product(DTYPES, [(40_000,), (3, 520), (7, 33)]) if x not in FEW_CLAMPED]
+
+
+@pytest.mark.parametrize(
+    "backend, cases",
+    on_backends([(FEW_CLAMPED,), (MORE_CLAMPED,)], every, lambda cases: cases is FEW_CLAMPED),
+)
+def test_clamped_glu(backend: str, cases: list[tuple[torch.dtype, Shape]]) -> None:
+    for dtype, shape in cases:
         tensors = [(3 * normal(*shape)).to(dtype) for _ in range(3)]
         expected = clamped_glu(*tensors)
         with kernels_for(backend) as device:
@@ -196,9 +202,7 @@ def test_gradcheck_and_opcheck(backend: str) -> None:
             def floating(*tensors: Tensor, sample: Sample = sample) -> tuple[Tensor, ...]:
                 return tuple(t for t in sample.ours(*tensors) if t.is_floating_point())
 
-            if (
-                op.name != "coded_forward"
-            ):  # whose derivative is a code, not the slope of its values
+            if op.name != "coded_forward":  # its derivative is a code, not the slope of its values
                 assert gradcheck(floating, sample.leaves(), fast_mode=True), op.name
             arguments, _ = call.arguments(*sample.tensors)
             torch.library.opcheck(op.overload, arguments, test_utils=looked_at)
@@ -211,28 +215,32 @@ FEW_PLACES = [
     (0, 1000, 3000),  # as many columns as x has
     (8, 512, 1024),
 ]
-PLACES = [
-    *((1,), (2,), (3,), (4,), (4 * 7919,), *FEW_PLACES, (3, 100, 1001), (5, 17, 100), (0, 1, 7)),
-    *((11, 5, 0), (2**34 - 30, 256, 300), (2, 10_000_000, 3)),
+MORE_PLACES = [
+    *((1,), (2,), (3,), (4,), (4 * 7919,), (3, 100, 1001), (5, 17, 100), (0, 1, 7), (11, 5, 0)),
+    *((2**34 - 30, 256, 300), (2, 10_000_000, 3)),
 ]
+Place = tuple[int, ...]
+on_places = pytest.mark.parametrize(
+    "backend, places",
+    on_backends([(FEW_PLACES,), (MORE_PLACES,)], every, lambda places: places is FEW_PLACES),
+)
 
 
-@every_backend
-def test_places(backend: str) -> None:
+@on_places
+def test_places(backend: str, places: list[Place]) -> None:
     """tests/families/test_soi_cdf.py has them with a location and a scale."""
-    places = FEW_PLACES if backend == "triton_ptx" else PLACES
     for place, dtype in product(places, (torch.bfloat16, torch.float64)):
         x, bias = normal(5, 1001, dtype=dtype), normal(1000, dtype=dtype)
         for columns, b in product((slice(1000), slice(1, 1001)), (None, bias)):
-            check_place(backend, "soi_forward", (), x[:, columns], b, place)
+            check_place(backend, "soi_forward", (), x, columns, b, place)
 
 
-@every_backend
-def test_places_of_dropout(backend: str) -> None:
+@on_places
+def test_places_of_dropout(backend: str, places: list[Place]) -> None:
     x, bias = normal(5, 1000, dtype=torch.bfloat16), normal(1000, dtype=torch.bfloat16)
-    for place in FEW_PLACES if backend == "triton_ptx" else PLACES:
-        check_place(backend, "gate_dropout_forward", (0.3,), x, bias, place)
-        check_place(backend, "coded_forward", (8, 0.3, True), x, bias, place)
+    for place in places:
+        check_place(backend, "gate_dropout_forward", (0.3,), x, slice(None), bias, place)
+        check_place(backend, "coded_forward", (8, 0.3, True), x, slice(None), bias, place)
 
 
 def check_place(
@@ -240,20 +248,17 @@ def check_place(
     op: str,
     options: tuple[object, ...],
     x: Tensor,
+    columns: slice,
     bias: Tensor | None,
-    place: tuple[int, ...],
+    place: Place,
 ) -> None:
-    function = getattr(torch.ops.gelu_kernels, op)
-    seed = torch.tensor(SEED)
-    expected = function(x, bias, seed, "normal", *options, *place)
+    def results(device: str) -> tuple[Tensor, Tensor]:
+        b, seed = (t if t is None else t.to(device) for t in (bias, torch.tensor(SEED)))
+        function = getattr(torch.ops.gelu_kernels, op)
+        return function(x.to(device)[:, columns], b, seed, "normal", *options, *place)
+
+    expected = results("cpu")
     with kernels_for(backend) as device:
-        given = [None if t is None else t.to(device) for t in (bias, seed)]
-        # A copy of strided columns would be contiguous.
-        on_device = (
-            x.to(device)
-            if x.is_contiguous()
-            else torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).copy_(x)
-        )
-        results = function(on_device, *given, "normal", *options, *place)
-    for result, e in zip(results, expected, strict=True):
-        assert bits.differing(result.cpu(), e) == 0, (op, place, x.dtype, x.stride(), bias is None)
+        found = results(device)
+    for result, e in zip(found, expected, strict=True):
+        assert bits.differing(result.cpu(), e) == 0, (op, place, x.dtype, columns, bias is None)

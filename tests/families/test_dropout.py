@@ -267,6 +267,34 @@ def test_vmap_of_a_gradient_rounds_no_sum(dtype: torch.dtype) -> None:
     torch.testing.assert_close(vmap(gradient)(x), expected, rtol=info.eps, atol=least)
 
 
+# What backward keeps
+
+
+@each(case=functions(), dtype=DTYPES)
+def test_saved_bytes(case: tuple, dtype: torch.dtype, device: str) -> None:
+    """The operands, and a bit for each element."""
+    function, _, shapes = case
+    operands = [torch.randn(s, device=device).to(dtype).requires_grad_() for s in shapes]
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        y = function(*operands)
+    assert sum(t.nbytes for t in saved) == sum(t.nbytes for t in operands) + (y.numel() + 7) // 8
+    assert {t.data_ptr() for t in operands} < {t.data_ptr() for t in saved}
+
+
+def test_autocast_casts_the_other_operands() -> None:
+    x = torch.randn(4, 8).bfloat16()
+    for function, other in (
+        (functional.bias_gelu_dropout, torch.randn(8)),
+        (functional.glu_dropout, torch.randn(4, 8)),
+    ):
+        with torch.autocast("cpu", torch.bfloat16):
+            torch.manual_seed(0)
+            ours = function(x, other)
+        torch.manual_seed(0)
+        assert same(ours, function(x, other.bfloat16()))
+
+
 # With a code saved in place of x: test_coded.py tests the code itself
 
 
@@ -308,3 +336,13 @@ def test_saved_codes_without_dropout(options: dict, saved: dict, device: str) ->
         y = function(x, **saved)
         results.append((y, *torch.autograd.grad(y.sum(), x)))
     assert all(map(same, *results))
+
+
+def test_saving_a_code_without_a_gradient(device: str) -> None:
+    """test_coded.py sees that no code is made."""
+    x = torch.randn(5, 9, device=device)
+    for operands in ((x,), (x, x[0])):
+        torch.manual_seed(0)
+        expected = functional.gate_dropout(*operands)
+        torch.manual_seed(0)
+        assert same(functional.gate_dropout(*operands, save="4bit"), expected)

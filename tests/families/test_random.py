@@ -92,6 +92,7 @@ def test_jagged_tensors_draw_from_the_generator(call: Call) -> None:
     default = torch.get_rng_state()
     y = call.function()(*nested, generator=ours)
     assert bits.same(y.values(), call.function()(*values, generator=expected))
+    assert torch.equal(y.offsets(), offsets)
     assert torch.equal(ours.get_state(), expected.get_state())
     assert torch.equal(torch.get_rng_state(), default)
 

@@ -31,7 +31,8 @@ def thread_count():
 
 
 # With parts for seven threads, for two rows of tiles, for one thread, and with a ragged end.
-@each(call=CORE_CALLS, shape=[(401, 577), (20_000, 3), (3, 3000), (100_003,)])
+@pytest.mark.parametrize("shape", [(401, 577), (20_000, 3), (3, 3000), (100_003,)], ids=str)
+@each(call=CORE_CALLS)
 def test_the_number_of_threads_changes_nothing(call: Call, shape: Shape, thread_count) -> None:
     for dtype in (torch.float64, torch.bfloat16):
         tensors = call.inputs(shape, lambda *s, dtype=dtype: normal(*s, dtype=dtype))

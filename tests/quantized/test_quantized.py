@@ -252,10 +252,12 @@ def every_result(dtype: torch.dtype) -> list[Tensor]:
 @each(dtype=DTYPES)
 def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
     before, results = torch.get_num_threads(), []
-    for threads in (1, 2, 3, 5):
-        torch.set_num_threads(threads)
-        results.append(every_result(dtype))
-    torch.set_num_threads(before)
+    try:
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            results.append(every_result(dtype))
+    finally:
+        torch.set_num_threads(before)
     expected, *others = results
     assert all(all(map(same, other, expected)) for other in others)
 
