@@ -26,8 +26,7 @@ Sharding = tuple[list[Placement], list[Placement | None]]
 
 def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     """The ways to shard over one dimension of a mesh."""
-    names = [argument.name for argument in op.overload._schema.arguments]
-    arguments = dict(zip(names, args, strict=False))  # trailing arguments may be left out
+    arguments = op.named(args)
     tensors = {name: arg for name, arg in arguments.items() if hasattr(arg, "placements")}
     columns = [name for name, extent in op.inputs.items() if extent is Extent.COLUMNS]
     single = [name for name in columns if name in tensors and tensors[name].ndim == 0]

@@ -30,8 +30,7 @@ def _by_rows(name: str, arguments: dict[str, Tensor | str | None]) -> Placement:
 
 def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
     """The ways to shard over one dimension of a mesh."""
-    names = [argument.name for argument in op.overload._schema.arguments]
-    arguments = dict(zip(names, args, strict=True))
+    arguments = op.named(args)
     x = arguments["x"]
     tensors = {name for name, arg in arguments.items() if hasattr(arg, "placements")}
     results = list(op.outputs)
@@ -40,7 +39,7 @@ def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
         """Bias and scale have no rows: they are replicated."""
         return [
             None if name not in tensors else Replicate() if name in ("bias", "scale") else others
-            for name in names
+            for name in arguments
         ]
 
     shardings = [([Replicate() for _ in results], placed(Replicate()))]

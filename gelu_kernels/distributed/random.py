@@ -47,7 +47,7 @@ class MaskOf(Placement):
 def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
     """Whatever seeds the ranks have drawn, that of the mesh's first rank counts. As in DTensor's
     own dispatch, a plain tensor with one number is taken to be the same on all ranks."""
-    arguments = _named(op, args)
+    arguments = op.named(args)
     if arguments.get("bits") == 4:
         op = replace(op, nibbles=("code",))
     tensors = {name: arguments.pop(name) for name in op.inputs}
@@ -96,7 +96,7 @@ def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
 
 
 def _differentiate(op: CoreOperator, *args: object) -> DTensor | tuple[DTensor, ...]:
-    arguments = _named(op, args)
+    arguments = op.named(args)
     tensors = {n: t for n in op.inputs if (t := arguments[n]) is not None}
     mesh = _mesh_of(op, tensors)
     # A mean may not stay pending if another dimension sums dbias.
@@ -128,11 +128,6 @@ def _differentiate(op: CoreOperator, *args: object) -> DTensor | tuple[DTensor, 
 def _mask_of(op: CoreOperator) -> str:
     """The name of the operator's mask or code."""
     return next(name for name, extent in op.inputs.items() if extent in IN_ROW_MAJOR_ORDER)
-
-
-def _named(op: CoreOperator, args: tuple[object, ...]) -> dict[str, object]:
-    names = [argument.name for argument in op.overload._schema.arguments]
-    return dict(zip(names, args, strict=False))  # trailing arguments may be left out
 
 
 def _local(

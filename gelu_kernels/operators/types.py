@@ -4,7 +4,7 @@ A schema, in csrc/ops, has an operator's name, arguments, results and tags. A ro
 what a schema cannot say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from math import prod
@@ -85,6 +85,11 @@ class Operator:
     @property
     def overload(self) -> OpOverload:
         return getattr(torch.ops.gelu_kernels, self.name).default
+
+    def named(self, args: Sequence[object]) -> dict[str, object]:
+        """Positional arguments by their names; trailing ones may be left out."""
+        names = [argument.name for argument in self.overload._schema.arguments]
+        return dict(zip(names, args, strict=False))
 
     def _extent(self, tensor: str) -> Extent:
         if tensor in self.single:
