@@ -1,1 +1,1 @@
-"""What a release is made of and checked by: wheels, an sdist, and other versions of torch."""
+"""Builds and checks a release: wheels, an sdist, other releases of torch, the Hugging Face Hub."""

@@ -1,9 +1,8 @@
-"""``python -m release.bare PACKAGE``: installs a wheel or an sdist where there is nothing else, and
-uses it as its README says.
+"""``python -m release.bare PACKAGE``: installs a wheel or an sdist in an empty environment, and
+runs the examples of README.md and a short training.
 
-The environment is new, and the search path has its programs alone: no compiler, no nvcc, no
-repository. For an sdist the path has the machine's programs too, as it needs a compiler. Prints
-every command and its output.
+The search path has only the environment's programs: no compiler and no nvcc. For an sdist, which
+needs a compiler, it has the machine's programs too. Prints every command and its output.
 """
 
 import shlex
@@ -16,7 +15,7 @@ import click
 
 from release.environments import ROOT, create
 
-# What pyproject.toml builds with: the torch that it is built for is to stay.
+# The build requirements of pyproject.toml, without torch: the installed one stays.
 TO_BUILD = ("setuptools>=70", "cmake>=3.25", "ninja")
 EXAMPLES = """
 import doctest
@@ -56,7 +55,7 @@ def main(package: Path, python: str, torch: str) -> None:
             shown = shlex.join(["..." if "\n" in word else word for word in command])
             print(f"$ {shown}", flush=True)
             variables = environment.variables(machine=not is_wheel)
-            # By env: which program a name is depends on this process's own path otherwise.
+            # By env, which searches the new path: subprocess would search this process's own.
             subprocess.run(["/usr/bin/env", *command], check=True, cwd=folder, env=variables)
 
         quietly = ("pip", "--disable-pip-version-check", "install", "--quiet")

@@ -1,4 +1,4 @@
-"""Virtual environments that see nothing else of the machine."""
+"""Virtual environments for the release's commands, and what these share."""
 
 import os
 import shutil
@@ -13,15 +13,15 @@ from tempfile import TemporaryDirectory
 import click
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of Python and torch; each takes 5 GB, as torch comes with CUDA.
+# Python and torch. Each pair takes 5 GB, as torch comes with CUDA.
 PAIRS = ("3.10:2.11.0", "3.12:2.12.1", "3.11:2.13.0", "3.13:2.15.0")
 UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-# As for a shell in which this interpreter's environment is active.
+# The path of a shell in which this interpreter's environment is active.
 PATH = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 
 
 def output_option(folder: str, help: str | None = None) -> Callable:
-    """The option of a command that writes there."""
+    """The option --output, with this folder of build/ as its default."""
     return click.option(
         "--output",
         type=click.Path(file_okay=False, path_type=Path),
@@ -40,7 +40,7 @@ class Environment:
         return self.folder / "bin" / "python"
 
     def variables(self, machine: bool = True) -> dict[str, str]:
-        """Of a process that finds this environment's programs, and the machine's if it may."""
+        """For a process that finds this environment's programs, and by default the machine's."""
         kept = {name: value for name, value in os.environ.items() if name not in UNWANTED}
         path = [str(self.python.parent), *([os.environ["PATH"]] if machine else [])]
         return kept | {"PATH": os.pathsep.join(path)}
@@ -53,7 +53,7 @@ def create(folder: Path, python: str) -> Environment:
 
 
 def with_torch(pair: str) -> Environment:
-    """Made once for each pair, as 3.12:2.13.0."""
+    """The environment of a pair such as 3.12:2.13.0, which is made once."""
     python, _, torch = pair.partition(":")
     interpreter = shutil.which(f"python{python}")
     if interpreter is None or not torch:
@@ -67,7 +67,7 @@ def with_torch(pair: str) -> Environment:
 
 @contextmanager
 def last_commit() -> Iterator[Path]:
-    """A folder with what it holds, and nothing that was built."""
+    """A folder with the files of the last commit, where nothing was built."""
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
     with TemporaryDirectory() as folder:
         subprocess.run(["tar", "x"], cwd=folder, input=archive.stdout, check=True)
@@ -75,6 +75,6 @@ def last_commit() -> Iterator[Path]:
 
 
 def make(target: str, environment: Environment, folder: Path, **variables: str) -> int:
-    """The exit status of `make` in this folder, for the environment's torch."""
+    """Runs `make` in this folder for the environment's torch, and returns its exit status."""
     command = ("make", target, f"PYTHON={environment.python}")
     return subprocess.run(command, cwd=folder, env=environment.variables() | variables).returncode

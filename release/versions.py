@@ -1,8 +1,7 @@
-"""``python -m release.versions [PYTHON:TORCH...]``: tests beside other releases of torch.
+"""``python -m release.versions [PYTHON:TORCH...]``: runs the tests with other releases of torch.
 
-Each pair, as 3.12:2.13.0, has an environment of its own, and a copy of the last commit, built for
-the CPU. release/versions.json keeps what `make test` says there; `python -m docs.tables` prints
-it.
+Each pair, such as 3.12:2.13.0, has its own environment and a CPU build of the last commit.
+release/versions.json keeps the results of `make test`; `python -m docs.tables` prints them.
 """
 
 import json
@@ -27,11 +26,11 @@ def load() -> list[dict]:
 def test(pair: str) -> dict[str, object]:
     environment = with_torch(pair)
     python, torch = pair.split(":")
-    # Another commit may come during the tests. Changes in the tree are not copied.
+    # Read now, as another commit may follow during the tests. Uncommitted changes are not tested.
     start, tested = perf_counter(), commit().removesuffix("-dirty")
     with last_commit() as folder:
         report = folder / "tests.xml"
-        # What failed is in the report; without one, nothing was tested.
+        # The report has the failures. If it is missing, nothing was tested.
         make(
             "test", environment, folder, FORCE_ONLY_CPU="1", PYTEST_ADDOPTS=f"--junit-xml={report}"
         )

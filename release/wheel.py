@@ -1,8 +1,8 @@
 """``python -m release.wheel``: builds a wheel for the torch that is installed, and an sdist.
 
-The wheel runs beside this release of torch and on this Python alone, and says so: its version ends
-in torch2.13.cpu, or in torch2.13.cu130 with the CUDA kernels, and it requires that torch.
-auditwheel names the oldest Linux that it runs on, and leaves torch's libraries out.
+The wheel targets this torch release and this Python version: its version ends in torch2.13.cpu, or
+in torch2.13.cu130 with the CUDA kernels, and it requires that torch. auditwheel tags it with the
+oldest Linux that it supports, and leaves torch's libraries out.
 """
 
 import os
@@ -15,7 +15,7 @@ import click
 
 from release.environments import PATH, ROOT, output_option
 
-# torch brings these.
+# Part of torch.
 EXCLUDED = ("libtorch*", "libc10*")
 
 
@@ -26,7 +26,7 @@ def run(*command: object) -> None:
 
 def build_wheel(output: Path) -> Path:
     with TemporaryDirectory() as folder:
-        # In an empty folder: an older build's has modules that have been deleted since.
+        # In an empty folder: that of an older build keeps modules that were deleted since.
         build = ("build", "--build-lib", f"{folder}/build")
         run(sys.executable, "setup.py", "--quiet", *build, "bdist_wheel", "--dist-dir", folder)
         (wheel,) = Path(folder).glob("*.whl")

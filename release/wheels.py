@@ -1,6 +1,6 @@
 """``python -m release.wheels [PYTHON:TORCH...]``: builds the wheels of a release, and its sdist.
 
-Each pair, as 3.12:2.13.0, has an environment of its own, and a copy of the last commit.
+Each pair, such as 3.12:2.13.0, has its own environment and its own copy of the last commit.
 """
 
 from pathlib import Path

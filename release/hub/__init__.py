@@ -1,2 +1,2 @@
-"""The package as a repository of kernels for the Hugging Face Hub: what its builder takes, and a
+"""The package as a kernel repository for the Hugging Face Hub: the sources for its builder, and a
 build that `kernels` loads."""

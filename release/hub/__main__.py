@@ -1,7 +1,7 @@
-"""``python -m release.hub``: writes a repository of kernels for the Hugging Face Hub.
+"""``python -m release.hub``: writes a kernel repository for the Hugging Face Hub.
 
-It has the sources as the Hub's builder takes them, and in build/ the library that is installed
-here, which `kernels.get_kernel` loads.
+It has the sources as the Hub's builder takes them, and in build/ the installed library, which
+`kernels.get_kernel` loads.
 """
 
 import shutil

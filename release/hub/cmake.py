@@ -1,5 +1,5 @@
-"""What CMake compiles, and how. There need not be a compiler for CUDA here: what CMakeLists.txt
-says of it is read."""
+"""The sources and flags with which CMake compiles. Those for CUDA are read from CMakeLists.txt, as
+nvcc may be missing."""
 
 import json
 import os
@@ -12,24 +12,24 @@ from tempfile import TemporaryDirectory
 
 from release.environments import PATH, ROOT
 
-# What a source needs, beyond what every C++ compiler is given for a shared library.
+# The flags that a source needs, beyond those of every shared library.
 NEEDED = re.compile(r"-(f(?!PIC)|m|-param|DGELU_KERNELS_(CAPABILITY|X86))")
 
 Flags = tuple[str, ...]
 
 
 def stated(pattern: str) -> str:
-    """In CMakeLists.txt."""
+    """The first group of the pattern in CMakeLists.txt."""
     return re.search(pattern, (ROOT / "CMakeLists.txt").read_text())[1]
 
 
-def commands(folder: Path) -> list[dict[str, str]]:
-    """As compile_commands.json has them."""
-    options = dict.fromkeys(stated(r"foreach\(variable (.*)\)").split(), "none")
-    options |= {"GELU_KERNELS_CUDA": "OFF", "CMAKE_EXPORT_COMPILE_COMMANDS": "ON"}
-    defines = [f"-D{name}={value}" for name, value in options.items()]
+def commands(folder: Path, source: Path = ROOT, **options: str) -> list[dict[str, str]]:
+    """The entries of compile_commands.json, without the CUDA kernels."""
+    defines = dict.fromkeys(stated(r"foreach\(variable (.*)\)").split(), "none")
+    defines |= {"GELU_KERNELS_CUDA": "OFF", "CMAKE_EXPORT_COMPILE_COMMANDS": "ON", **options}
     subprocess.run(
-        ["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, *defines],
+        ["cmake", "-G", "Ninja", "-S", source, "-B", folder]
+        + [f"-D{name}={value}" for name, value in defines.items()],
         env=os.environ | {"PATH": PATH},
         check=True,
         stdout=subprocess.DEVNULL,
@@ -38,7 +38,7 @@ def commands(folder: Path) -> list[dict[str, str]]:
 
 
 def compiled() -> dict[Flags, list[str]]:
-    """The C++ sources that CMake compiles, by the flags that they need."""
+    """The C++ sources that CMake compiles, grouped by the flags that they need."""
     found = defaultdict(list)
     with TemporaryDirectory() as folder:
         for entry in commands(Path(folder)):
@@ -56,5 +56,5 @@ def cuda_flag() -> str:
 
 
 def cuda_architectures() -> list[str]:
-    """In CMake's words, as 80-real and 120."""
+    """As CMake names them, such as 80-real and 120."""
     return stated(r"set\(CMAKE_CUDA_ARCHITECTURES (.*)\)").split()

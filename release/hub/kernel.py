@@ -1,8 +1,8 @@
 """gelu_kernels as a kernel of the Hugging Face Hub.
 
-`kernels` imports this file by a name of its own. The package in the folder beside it is imported as
-`gelu_kernels`, by which name its modules import each other, and its operators are in
-`torch.ops.gelu_kernels`: a process can have it once.
+`kernels` imports this file under a name of its own. It imports the package in the folder beside it
+as `gelu_kernels`, the name by which the package's modules import each other and its operators are
+registered. So a process can load it only once.
 """
 
 import sys
@@ -18,9 +18,9 @@ FOLDER = Path(__file__).with_name("package")
 
 
 def load() -> ModuleType:
-    """Raises ImportError where the package cannot be loaded. No module of it stays then."""
+    """Raises ImportError if the package cannot be loaded, and leaves no module of it behind."""
     other = sys.modules.get(NAME)
-    # Where an import failed late there are operators alone; torch ends a process that adds others.
+    # An import that failed late leaves operators; torch aborts a process that registers them again.
     if other or hasattr(torch.ops.gelu_kernels, "fused_gelu"):
         loaded = other.__file__ if other else "a library of its operators"
         raise ImportError(

@@ -1,8 +1,8 @@
-"""The sources as the Hub's builder takes them: build.toml, the files that it names, as the builder
-sees no others, and torch-ext/, with the package.
+"""The sources as the Hub's builder takes them: build.toml, the files that it names (the builder
+sees no others), and torch-ext/ with the package.
 
-CMakeLists.txt has the lists and the flags, and CMake itself is asked for them. The builder compiles
-a file once, by one set of flags, so the loops are copied for each instruction set.
+CMake reports the sources and flags of CMakeLists.txt. The builder compiles each file once, with one
+set of flags, so the loops are copied for each instruction set.
 """
 
 import json
@@ -12,15 +12,14 @@ from pathlib import Path
 
 from release.environments import ROOT
 from release.hub import cmake, variant
-from release.hub.general import GENERAL
 
-# What takes the place of files that the builder cannot use.
+# Replacements for files that the builder cannot use.
 OURS = Path(__file__).with_name("builder")
 BINDING = OURS / "torch_binding.cpp"
 REPLACED = ["csrc/ops/python.cpp"]
 BACKENDS = ("cpu", "cuda")
 CAPABILITY = re.compile(r"-DGELU_KERNELS_CAPABILITY=(\w+)")
-OLDEST_CUDA = "12.8"  # that knows the newest architecture
+OLDEST_CUDA = "12.8"  # the first that knows the newest architecture
 BUILDER = "the Hub's builder"  # its versions are not known here
 
 
@@ -41,7 +40,7 @@ def quoted(name: str, value: str) -> str:
 
 
 class Repository:
-    """The files of build.toml, which are copied as they are named."""
+    """Copies each source when it is added to build.toml."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,7 +57,7 @@ class Repository:
         self.sections[f"kernel.{name}"] = {**settings, "src": sources}
 
     def add_loops(self, flags: cmake.Flags, sources: list[str], instruction_set: str) -> None:
-        """Copied to a folder of the instruction set."""
+        """Adds copies in a folder of the instruction set."""
         copies = [
             self.copy(source, re.sub(r"(\w+\.cpp)$", rf"{instruction_set}/\1", source))
             for source in sources
@@ -89,7 +88,7 @@ class Repository:
 
     def write(self) -> None:
         sections = {
-            "general": {"edition": 5, **GENERAL, "backends": list(BACKENDS)},
+            "general": {"edition": 5, **variant.GENERAL, "backends": list(BACKENDS)},
             "general.cuda": {"minver": OLDEST_CUDA},
             "torch": {
                 "include": ["."],

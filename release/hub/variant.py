@@ -1,5 +1,5 @@
-"""A build as `kernels` loads it: the package that is installed here, in a folder that names what it
-runs beside."""
+"""A build as `kernels` loads it: the installed package, in a folder named after its torch, CUDA and
+platform."""
 
 import hashlib
 import json
@@ -12,8 +12,13 @@ import torch
 
 import gelu_kernels
 from gelu_kernels import compatibility
-from release.hub.general import GENERAL
 
+# What build.toml and each build's metadata.json both say.
+GENERAL = {
+    "name": "gelu-kernels",  # the Hub allows no underscore
+    "version": int(gelu_kernels.__version__.split(".")[0]),  # of the interface: the Hub's branch
+    "license": "mit",
+}
 KERNEL = Path(__file__).with_name("kernel.py")
 PACKAGE = Path(gelu_kernels.__file__).parent
 # In a build. The Hub's builder refuses a folder of the kernel's name, and makes one of its own for
@@ -22,7 +27,7 @@ FOLDER = "package"
 
 
 def backend() -> str:
-    """torch's own, which `kernels` asks for, though Triton may serve the GPU."""
+    """torch's backend, as `kernels` asks for it. Triton may still serve the GPU."""
     return "cuda" if torch.version.cuda else "cpu"
 
 
@@ -33,14 +38,14 @@ def name() -> str:
 
 
 def write_package(folder: Path, *ignored: str) -> None:
-    """With the file by which `kernels` imports it."""
+    """Copies the package, and the file by which `kernels` imports it."""
     ignore = shutil.ignore_patterns("__pycache__", *ignored)
     shutil.copytree(PACKAGE, folder / FOLDER, ignore=ignore)
     shutil.copy(KERNEL, folder / "__init__.py")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Of its files."""
+    """The SHA-256 digests of its files."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -53,7 +58,7 @@ def write(folder: Path) -> None:
     write_package(folder)
     files = digests(folder)
     content = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-    # Without the architectures of the CUDA kernels: Triton serves the GPUs that they do not.
+    # The CUDA kernels' architectures are not listed: Triton serves all other GPUs.
     metadata = {
         "id": f"_gelu_kernels_{backend()}_{content[:10]}",
         **GENERAL,

@@ -1,13 +1,12 @@
-"""PTX on a machine without a GPU: what nvcc and Triton compiled, instruction by instruction, over
-memory of the CPU.
+"""Executes the PTX of nvcc and Triton on a CPU, on the memory of CPU tensors.
 
-Each instruction is executed for many threads at once, by loops that the processor's vectors run
-(``machine/``). Every access to memory is checked against the tensors that a launch was given, every
-byte of shared memory knows who touched it since the last barrier, and a barrier must be reached by
-all threads. The special function unit errs by as much as it may. Nothing here tells what a GPU
-would take for it, nor what ptxas makes of PTX.
+Each instruction runs for many threads at once, in vectorised loops (``machine/``). Every access is
+checked against the tensors that were passed to the launch, every byte of shared memory records who
+touched it since the last barrier, and all threads must reach a barrier. The special function unit
+errs by as much as NVIDIA documents. README.md says more.
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,11 +26,11 @@ _ran: "dict[Kernel, None]" = {}
 
 
 class Fault(Exception):
-    """A kernel did what none may: one line that begins with the name of the check."""
+    """A failed check. The message is one line that begins with the name of the check."""
 
 
 def record_allocations() -> None:
-    """From now on, the memory of tensors is known. Kernels may touch no other."""
+    """Records every tensor that is allocated from now on. Kernels may touch no other memory."""
     machine.library()
 
 
@@ -54,12 +53,12 @@ class Kernel:
 
     @cached_property
     def parameters(self) -> list[int]:
-        """Their sizes in bytes."""
+        """Sizes in bytes."""
         return [parameter.size for parameter in self.entry.parameters]
 
     @cached_property
     def _threads(self) -> tuple[int, bool]:
-        """The most in a block, and whether it takes no fewer."""
+        """The largest block, and whether a block may not be smaller."""
         return self.entry.most_threads, self.entry.exact_threads
 
     @cached_property
@@ -76,29 +75,24 @@ class Kernel:
         parameters: int,
         is_dependent: bool = False,
     ) -> None:
-        """Runs to the end. ``parameters`` is the address of an array of pointers, one to each
-        parameter's value; ``shared`` is the size of dynamic shared memory. ``is_dependent`` says
-        that the kernel ahead may still run until ``griddepcontrol.wait``."""
+        """Runs the kernel to its end. ``parameters`` is the address of an array of pointers to the
+        parameters' values, ``shared`` the size of dynamic shared memory. If ``is_dependent``, the
+        previous kernel may still run until ``griddepcontrol.wait``."""
+        kernel = self
         if _change and (text := _change(self.text)) != self.text:
             (entry,) = parse.entries(text).values()
-            changed = Kernel(entry, self._module)
-            return changed._launch(grid, block, shared, parameters, is_dependent)
-        _ran[self] = None
-        self._launch(grid, block, shared, parameters, is_dependent)
+            kernel = Kernel(entry, self._module)
+        else:
+            _ran[self] = None
+        kernel._launch((*grid, *block), shared, parameters, is_dependent)
 
     def _launch(
-        self,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared: int,
-        parameters: int,
-        is_dependent: bool,
+        self, shape: tuple[int, ...], shared: int, parameters: int, is_dependent: bool
     ) -> None:
-        threads = block[0] * block[1] * block[2]
+        threads = math.prod(shape[3:])
         most, exact = self._threads
         if threads > most or (exact and threads != most):
             raise Fault(f"launch: {threads} threads in a block of {self.name}, which is for {most}")
-        shape = *grid, *block
         text, where = machine.launch(self._handle, shape, shared, parameters, is_dependent)
         if text:
             raise Fault(f"{text}: {self._place(*where)}")
@@ -108,12 +102,12 @@ class Kernel:
         return f"{self.source(statement)}, thread {thread} of block {block}: {statement}"
 
     def source(self, statement: parse.Statement) -> str:
-        """The file and the line that it was made from."""
+        """The file and line that it was compiled from."""
         file, line = statement.place
         return f"{parse.files(self._module).get(file, self.name)}:{line}"
 
     def executed(self) -> list[int]:
-        """How often each statement was."""
+        """How often each statement was executed."""
         counts = [0] * len(self.entry.statements)
         if "_handle" in vars(self):
             found = machine.executed(self._handle, len(self.program.instructions))
@@ -122,7 +116,7 @@ class Kernel:
         return counts
 
 
-# Of the latest kernels: thousands run in a process, and a kernel's parts take 0.8 MB.
+# Only for the latest kernels: a process runs thousands, and each takes 0.8 MB parsed.
 @lru_cache(maxsize=8)
 def _entry(kernel: Kernel) -> parse.Entry:
     return parse.entry(kernel._found)

@@ -1,7 +1,7 @@
-"""``python -m tests.ptx_on_cpu``: what nvcc and Triton compiled beside the CPU kernels.
+"""``python -m tests.ptx_on_cpu``: compares nvcc's and Triton's kernels with the CPU's, bit by bit.
 
-A table of all operators and gates, with the number of results that were compared in each dtype.
-Every input of 16 bits is among them. Results with other bits make the exit status 1.
+Prints the number of results of every operator, gate and dtype, including every 16-bit input. The
+exit status is 1 if any has other bits.
 """
 
 import sys
@@ -33,7 +33,7 @@ def inputs(call: Call, gate: str, dtype: torch.dtype, backend: str) -> Iterator[
 
 
 def compare(call: Call, gate: str, dtype: torch.dtype, backend: str) -> tuple[int, int]:
-    """So many results, and so many of them with other bits."""
+    """The number of results, and how many of them have other bits."""
     torch.manual_seed(0)
     compared = different = 0
     for tensors in inputs(call, gate, dtype, backend):
@@ -46,7 +46,7 @@ def compare(call: Call, gate: str, dtype: torch.dtype, backend: str) -> tuple[in
 
 
 def table(backend: str, console: Console) -> int:
-    """Prints it, and gives the number of results that differ."""
+    """Prints the table and returns the number of results that differ."""
     begin = perf_counter()
     names = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
     printed = Table("operator", "gate", *names, title=f"{backend}: results with the CPU's bits")
@@ -64,7 +64,7 @@ def table(backend: str, console: Console) -> int:
 
 
 def executed(console: Console) -> None:
-    """How many of the statements in all kernels that ran, and the lines of source of the others."""
+    """Prints how many statements of the kernels were executed, and the source of the others."""
     kernels = ptx_on_cpu.kernels_that_ran()
     total = ran = 0
     lines: dict[str, int] = {}

@@ -26,8 +26,7 @@ class Kind(IntEnum):
 
 MAX_OPERANDS = 10  # likewise
 
-CONTROL = {"bra": Kind.BRANCH, "ret": Kind.EXIT, "exit": Kind.EXIT}
-CONTROL |= {"bar.sync": Kind.BARRIER, "barrier.sync": Kind.BARRIER}
+CONTROL = {"bra": Kind.BRANCH, "ret": Kind.EXIT, "exit": Kind.EXIT, "bar.sync": Kind.BARRIER}
 
 _ADDRESS = re.compile(r"\[\s*([\w$%@]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 
@@ -60,11 +59,8 @@ class _Assembler:
             firsts.append(len(self.instructions))
             opcode = s.opcode.removesuffix(".uni")
             kind = CONTROL.get(opcode)
-            if kind is None:
+            if kind is None or (kind is Kind.BARRIER and s.operands != ("0",)):
                 self._plain(at, s)
-            elif kind is Kind.BARRIER:
-                barrier, *count = (self.columns.of(operand, 4) for operand in s.operands)
-                self._emit(at, opcode, (barrier, *(count or [-1])), kind=kind)
             else:
                 self._emit(at, s.opcode, kind=kind)
         firsts.append(len(self.instructions))
@@ -157,8 +153,6 @@ class _Assembler:
                 operands.append(operand)
                 if k == 0 and opcode.startswith("shfl"):
                     operands.append("_")
-        if opcode[:4] in ("min.", "max.") and len(operands) == 4:
-            opcode += ".of_three"
         return opcode, operands, offset
 
 

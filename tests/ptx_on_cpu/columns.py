@@ -1,11 +1,11 @@
-"""Where the operands of a kernel are: each is a column of numbers, one for each thread."""
+"""The columns of a kernel's operands: one number for each thread."""
 
 import re
 
 from tests.ptx_on_cpu.parse import Entry, Shared
 
 LANES = 128  # of machine/program.h
-SPECIAL = ["tid", "ntid", "ctaid", "nctaid", "laneid"]  # likewise
+SPECIAL = ["tid", "ntid", "ctaid"]  # likewise
 
 _NUMBER = re.compile(r"0f[0-9A-Fa-f]{8}|0d[0-9A-Fa-f]{16}|-?(?:0x[0-9A-Fa-f]+|\d+)U?")
 
@@ -15,8 +15,8 @@ def _aligned(n: int, alignment: int) -> int:
 
 
 class Columns:
-    """Registers, constants and special registers by their place in bytes; names of memory by their
-    offset in it."""
+    """The places in bytes of registers, constants and special registers among the columns, and of
+    parameters and shared variables in their memories."""
 
     def __init__(self, kernel: Entry, shared: dict[str, Shared]) -> None:
         self.kernel = kernel
@@ -33,13 +33,13 @@ class Columns:
             self.parameters.append((size, self._symbols[name]))
             self.parameter_bytes = self._symbols[name] + size
         used = {word for s in kernel.statements for word in s.operands if word in shared}
-        # What a launch gives, of the size 0 here, comes last.
+        # Dynamic shared memory, of size 0 here, comes last.
         for name in sorted(used, key=lambda name: shared[name].size == 0):
             self._symbols[name] = _aligned(self.shared_bytes, shared[name].alignment)
             self.shared_bytes = self._symbols[name] + shared[name].size
 
     def register_width(self, operand: str) -> int | None:
-        """In bytes; None of an operand that has the width that is wanted of it."""
+        """In bytes; None for operands that take the width of the instruction."""
         return self.kernel.registers.get(operand)
 
     def named(self, name: str, width: int) -> int:

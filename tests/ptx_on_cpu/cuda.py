@@ -1,6 +1,6 @@
-"""The CUDA operators without a GPU: the project's host code launches its kernels' PTX here.
+"""The CUDA operators without a GPU: the project's host code launches PTX that runs on the CPU.
 
-A stub of CUDA's runtime (cuda_runtime/) has 128 devices, which share the memory of the CPU.
+A stub of CUDA's runtime (cuda_runtime/) has 128 devices, which share the CPU's memory.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _raised: list[BaseException] = []  # in a launch, which can only fail
 
 
 def _name(mangled: str) -> str:
-    """The same from every run of nvcc: some anonymous namespaces end with its process's number."""
+    """Without the process id of nvcc, which ends the names of some anonymous namespaces."""
     length = re.search(r"(\d+)(?=_GLOBAL__N_)", mangled)
     if not length:
         return mangled
@@ -36,7 +36,7 @@ def _name(mangled: str) -> str:
 
 @cache
 def kernels(architecture: str = cuda_build.WITH_LIBRARY) -> dict[str, ptx_on_cpu.Kernel]:
-    """All there are, by names that all architectures share."""
+    """All kernels, by names that all architectures share."""
     found = {}
     for text in cuda_build.ptx(architecture):
         some = {_name(name): kernel for name, kernel in ptx_on_cpu.load(text).items()}
@@ -85,8 +85,8 @@ def library() -> ctypes.CDLL:
 
 @contextmanager
 def enabled(architecture: str = cuda_build.WITH_LIBRARY) -> Iterator[None]:
-    """The operators take tensors of the CPU, if they are made from now on, to the CUDA kernels, on
-    a device for each architecture, as a kernel is loaded once for a device."""
+    """Runs the operators' CUDA kernels on CPU tensors that are allocated from now on. Each
+    architecture has a device of its own, as a device loads a kernel once."""
     global _architecture
     ptx_on_cpu.record_allocations()
     kernels(architecture)
@@ -105,7 +105,7 @@ def enabled(architecture: str = cuda_build.WITH_LIBRARY) -> Iterator[None]:
 
 @contextmanager
 def compiled_for(version: int) -> Iterator[None]:
-    """The kernels say that their PTX is of this version, such as 90."""
+    """The kernels report PTX of this version, such as 90."""
     library().ptx_on_cpu_set_ptx_version(version)
     try:
         yield
@@ -115,7 +115,7 @@ def compiled_for(version: int) -> Iterator[None]:
 
 @contextmanager
 def on_device(device: int) -> Iterator[None]:
-    """All tensors are on this one of 128 devices."""
+    """All tensors are on this device."""
     library().ptx_on_cpu_put_tensors_on(device)
     try:
         yield
@@ -134,7 +134,7 @@ def current_device(device: int) -> Iterator[None]:
 
 @contextmanager
 def capture() -> Iterator[None]:
-    """No kernel can be loaded."""
+    """No kernel can be loaded, as while a graph is captured."""
     library().ptx_on_cpu_capture(True)
     try:
         yield
@@ -143,12 +143,12 @@ def capture() -> Iterator[None]:
 
 
 def fail_next(error: int = INVALID_CONFIGURATION) -> None:
-    """The next time that a kernel is loaded or started."""
+    """Makes the next load or launch of a kernel fail."""
     library().ptx_on_cpu_fail_next(error)
 
 
 class State(NamedTuple):
-    """The stub's. It counts for the whole process."""
+    """The stub's state and counts, for the whole process."""
 
     launches: int
     dependent_launches: int  # among these
@@ -164,5 +164,5 @@ def state() -> State:
 
 
 def launches() -> int:
-    """So many have been started."""
+    """How many kernels have been launched."""
     return library().ptx_on_cpu_launches()

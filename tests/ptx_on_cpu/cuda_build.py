@@ -1,7 +1,7 @@
-"""The project's .cu files as nvcc compiles them: their PTX, and their host code in one library.
+"""Compiles the project's .cu files: their PTX, and their host code in one library.
 
-The library has a stub of CUDA's runtime in place of cudart, and the operators for tensors. Objects
-that `make build` made with PTX and its lines, as .ci/run has it do, are not compiled again.
+The library has the operators, and a stub in place of CUDA's runtime. Objects that `make build` made
+with PTX and line numbers, as in .ci/run, are not compiled again.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ MADE = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}" 
 
 @cache
 def _objects() -> dict[str, Path]:
-    """Of the build, if it kept the PTX that goes with the library, and the lines of its source."""
+    """The build's objects, if they have the library's PTX and its line numbers."""
     cache = MADE / "CMakeCache.txt"
     has_ptx = WITH_LIBRARY.removeprefix("sm_") in _C.build_info()["cuda"].split()
     if not has_ptx or missing_triton() or not cache.exists():
@@ -68,7 +68,7 @@ def _variables() -> Iterator[str]:
 
 
 def _nvcc(architecture: str) -> str:
-    """With the options of the build."""
+    """The command, with the options of the build."""
     cmake = (ROOT / "CMakeLists.txt").read_text()
     standard = re.search(r"CUDA_STANDARD (\d+)", cmake)[1]
     options = re.search(r"target_compile_options\(cuda_kernels PRIVATE (.*?)\)", cmake)[1]
@@ -102,13 +102,13 @@ def _steps() -> Iterator[str]:
 
 
 def _build(target: str) -> Path:
-    """Only what has changed is compiled. The folder with the target."""
+    """Compiles what has changed, and returns the folder with the target."""
     cuda = [f"{cpp_extension.CUDA_HOME}/bin"] if cpp_extension.CUDA_HOME else []
     path = os.pathsep.join([sysconfig.get_path("scripts"), *cuda, os.environ["PATH"]])
     if not shutil.which("nvcc", path=path):
         pytest.skip("needs nvcc")
     with cpp_library.build_folder("ptx_on_cpu") as folder:
-        # All that includes torch is one file, as torch's headers take 5 to 40 s of each.
+        # One file for all sources that include torch, whose headers take 5 to 40 s to compile.
         one_file = "".join(f'#include "{path}"\n' for path in [*OPERATORS, REGISTRATION])
         steps = "\n".join([*_variables(), *_steps(), ""])
         for name, text in {"operators.cpp": one_file, "build.ninja": steps}.items():
@@ -134,12 +134,12 @@ def library() -> ctypes.CDLL:
 
 @cache
 def ptx(architecture: str) -> list[str]:
-    """For each .cu file."""
+    """The PTX of each .cu file."""
     folder = _build(architecture) / architecture
     return [(folder / f"{name}.ptx").read_text() for name in KERNELS]
 
 
 def ptx_of(name: str, architecture: str) -> str:
-    """One of KERNELS."""
+    """The PTX of one of KERNELS."""
     file = f"{architecture}/{name}.ptx"
     return (_build(file) / file).read_text()

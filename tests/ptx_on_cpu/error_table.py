@@ -1,8 +1,8 @@
-"""``python -m tests.ptx_on_cpu.error_table``: results that errors of the unit turn.
+"""``python -m tests.ptx_on_cpu.error_table``: which results depend on the special function unit.
 
-Each column has the most of 65,536 that are misrounded, for errors of zero, for all combinations of
-the largest errors, and for random ones; then the same for errors of so many times their bounds.
-Where the first three are 0, nothing depends on the unit.
+Each column counts the misrounded results among 65,536, at most: without errors, with all
+combinations of the largest documented errors, with random ones, and with multiples of the largest.
+A gate with 0 in the first three does not depend on the unit.
 """
 
 from itertools import product
@@ -23,7 +23,7 @@ SCALES = (4, 16, 64, 256)
 def misrounded(
     backend: str, gate: str, order: int, dtype: torch.dtype, units: list[tuple[float, ...]]
 ) -> int:
-    """The most for any of these units."""
+    """The largest number for any of these units."""
     x = oracle.every_16_bit_input(dtype)
     counts = []
     for unit in units:

@@ -1,7 +1,6 @@
 """The machine in C++, as Python calls it."""
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -15,12 +14,12 @@ from tests.ptx_on_cpu.assemble import MAX_OPERANDS, Kind, Program
 
 HERE = Path(__file__).parent / "machine"
 
-FLAGS = ["-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS = ["-O2", "-ftree-vectorize", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fvisibility=hidden", *cpp_library.WARNINGS]
 
 
 class Error(IntEnum):
-    """Of a result of the special function unit, within its bound."""
+    """How the special function unit errs, within its bound."""
 
     NONE = 0
     UP = 1
@@ -30,16 +29,11 @@ class Error(IntEnum):
 
 @cache
 def library() -> ctypes.CDLL:
-    """With PTX_VECTORS=off in the environment, for any processor and without its vectors."""
-    name, flags = "ptx_machine", [*FLAGS, "-ftree-vectorize", *cpp_library.processor_flags()]
-    if os.environ.get("PTX_VECTORS") == "off":
-        name, flags = "ptx_machine-plain", [*FLAGS, "-fno-tree-vectorize"]
-    with cpp_library.build_folder(name) as folder:
+    flags = [*FLAGS, *cpp_library.processor_flags()]
+    with cpp_library.build_folder("ptx_machine") as folder:
+        sources = sorted(HERE.rglob("*.cpp"))
         loaded = cpp_library.compile_and_load(
-            "gelu_kernels_ptx_machine",
-            sorted(HERE.glob("*.cpp")),
-            folder,
-            flags,
+            "gelu_kernels_ptx_machine", sources, folder, flags, include=[HERE]
         )
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     loaded.ptx_program.restype = pointer
@@ -61,14 +55,14 @@ def library() -> ctypes.CDLL:
 
 @cache
 def widths(opcode: str) -> list[int] | None:
-    """Of its operands, in bytes; None if the machine does not know the opcode."""
+    """The sizes of its operands in bytes; None if the machine does not know the opcode."""
     found = (ctypes.c_uint8 * MAX_OPERANDS)()
     count = library().ptx_operation(opcode.encode(), found)
     return None if count < 0 else list(found[:count])
 
 
 def load(program: Program) -> int:
-    """The machine's handle of it."""
+    """Returns the machine's handle of the program."""
     fields = np.zeros((len(program.instructions), 5 + MAX_OPERANDS), np.int64)
     for row, i in zip(fields, program.instructions, strict=True):
         row[:5] = i.kind, i.guard, i.negated, i.target, i.offset
@@ -89,7 +83,7 @@ def load(program: Program) -> int:
 
 
 def executed(handle: int, length: int) -> np.ndarray:
-    """How often each instruction was."""
+    """How often each instruction was executed."""
     counts = np.zeros(length, np.int64)
     library().ptx_executed(handle, counts.ctypes.data)
     return counts
@@ -98,7 +92,7 @@ def executed(handle: int, length: int) -> np.ndarray:
 def launch(
     handle: int, shape: tuple[int, ...], shared: int, parameters: int, is_dependent: bool
 ) -> tuple[str, list[int]]:
-    """The text of a fault, empty if there is none, and where it was."""
+    """The text of a fault and its place; an empty text if there is none."""
     text, where = ctypes.create_string_buffer(512), (ctypes.c_int64 * 5)()
     numbers = (ctypes.c_uint32 * 6)(*shape)
     library().ptx_launch(handle, numbers, shared, parameters, is_dependent, text, len(text), where)
@@ -119,7 +113,7 @@ def special_function_unit(
 
 @contextmanager
 def only_ends(blocks: int) -> Iterator[None]:
-    """Of a longer launch, only so many blocks run at either end."""
+    """Runs only the first and the last ``blocks`` blocks of a longer launch."""
     library().ptx_run_ends(blocks)
     try:
         yield

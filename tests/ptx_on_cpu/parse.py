@@ -1,4 +1,4 @@
-"""The text of a PTX module, as far as nvcc and Triton use the language."""
+"""Parses PTX, as far as nvcc and Triton use the language."""
 
 import re
 from functools import cache
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Statement(NamedTuple):
-    """An instruction as it is written: ``@guard opcode operands``."""
+    """An instruction: ``@guard opcode operands``."""
 
     guard: str
     opcode: str
@@ -24,7 +24,7 @@ class Parameter(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A kernel. Names that are declared in a scope of their own have its number."""
+    """A kernel. The names of an inner scope are followed by its number."""
 
     name: str
     parameters: list[Parameter]
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     exact_threads: bool
     registers: dict[str, int]  # their widths in bytes
     statements: list[Statement]
-    labels: dict[str, int]  # statements that they stand before
+    labels: dict[str, int]  # the index of the statement after each
 
 
 class Shared(NamedTuple):
@@ -53,7 +53,7 @@ _THREADS = re.compile(r"\.(maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\
 _SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.b(\d+)\s+([\w$]+)\[(\d*)\]\s*;")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?', re.MULTILINE)
 
-# What a kernel's body consists of; a brace in an operand is not at a statement's beginning.
+# The tokens of a kernel's body. A brace that opens a vector operand is part of a statement.
 _TOKEN = re.compile(
     r"""
     \s+ | //[^\n]*
@@ -137,7 +137,7 @@ def entry(found: re.Match) -> Entry:
 
 @cache
 def shared(module: str) -> dict[str, Shared]:
-    """All that is declared in shared memory; of the size 0, what a launch gives."""
+    """The variables in shared memory. Dynamic shared memory has size 0."""
     return {
         name: Shared(int(bits) // 8 * int(count or 0), int(alignment))
         for alignment, bits, name, count in _SHARED.findall(module)

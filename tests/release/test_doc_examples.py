@@ -3,11 +3,10 @@
 import inspect
 from doctest import DocTestFinder, DocTestParser
 
-import pytest
-
 from gelu_kernels import compile, functional, nn, replace
 from gelu_kernels.operators import table
 from tests import ROOT
+from tests.cases import each
 
 README = ROOT / "README.md"
 PUBLIC = [
@@ -26,7 +25,7 @@ def test_public_names():
     assert names >= {"enable_fusion", "disable_fusion"}
 
 
-@pytest.mark.parametrize("member", PUBLIC, ids=lambda m: m.__qualname__)
+@each(member=PUBLIC)
 def test_public_names_have_examples(member):
     (tests,) = [t for t in DocTestFinder().find(member) if t.name == member.__name__]
     assert any(example.want for example in tests.examples)

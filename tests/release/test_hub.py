@@ -14,10 +14,10 @@ import torch
 from torch.utils.cpp_extension import include_paths
 
 import gelu_kernels
-from release.hub import variant
+from release.hub import cmake, variant
 from tests import ROOT
+from tests.cases import each
 from tests.cpp_library import WARNINGS
-from tests.release.test_build import compile_commands
 
 tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
 kernels = pytest.importorskip("kernels")
@@ -58,17 +58,17 @@ def test_the_hub_takes_it(hub: Path) -> None:
     assert Build.open(hub).general.backends == [Backend.CPU, Backend.CUDA]
 
 
-@pytest.mark.parametrize(
-    "right, wrong",
-    [
+@each(
+    error=[
         ("edition = 5", "edition = 6"),
         ('"gelu-kernels"', '"gelu_kernels"'),
         ("cxx-flags", "cpp-flags"),
         ("src = ", "sources = "),
         ('backend = "cpu"', 'backend = "gpu"'),
-    ],
+    ]
 )
-def test_the_hub_refuses_an_error(right: str, wrong: str, hub: Path, tmp_path: Path) -> None:
+def test_the_hub_refuses_an_error(error: tuple[str, str], hub: Path, tmp_path: Path) -> None:
+    right, wrong = error
     text = (hub / "build.toml").read_text()
     assert right in text
     (tmp_path / "build.toml").write_text(text.replace(right, wrong))
@@ -76,12 +76,13 @@ def test_the_hub_refuses_an_error(right: str, wrong: str, hub: Path, tmp_path: P
         Build.open(tmp_path)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@each(backend=["cpu", "cuda"])
 def test_the_loops_are_compiled_as_by_cmake(
     backend: str, sections: dict[str, dict], tmp_path: Path
 ) -> None:
     expected = set()
-    for command in compile_commands(tmp_path):
+    for entry in cmake.commands(tmp_path):
+        command = entry["command"]
         if instruction_set := re.search(r"-DGELU_KERNELS_CAPABILITY=(\w+)", command):
             flags = {*re.findall(r" (-[fm]\S+|--param\S+)", command)} - {"-fPIC"}
             source = f"csrc/cpu/{instruction_set[1]}/{Path(command.split()[-1]).name}"
@@ -94,7 +95,7 @@ def test_the_loops_are_compiled_as_by_cmake(
     assert expected and found == expected
 
 
-@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@each(backend=["cpu", "cuda"])
 def test_every_source_is_compiled_once(backend: str, sections: dict[str, dict]) -> None:
     paths = [path.relative_to(ROOT) for path in (ROOT / "csrc").rglob("*.c[pu]*")]
     for_cuda = "csrc/cuda/", "csrc/ops/device/"
@@ -120,18 +121,16 @@ def test_no_file_is_missing(hub: Path) -> None:
         text = (hub / source).read_text()
         included = {*re.findall(r'#include "(csrc/.*)"', text)}
         assert included <= named, (source, included - named)
-
-
-def test_it_has_the_licence(hub: Path) -> None:
     assert (hub / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-@pytest.mark.parametrize("cuda", [None, "12.8", "13.0"])
+@each(cuda=[None, "12.8", "13.0"])
 def test_the_build_is_found(cuda: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", cuda)
     found, decisions = resolve_variant([parse_variant(variant.name())])
     assert found is not None, decisions
     assert found.variant_str == variant.name()
+    assert variant.backend() == ("cuda" if cuda else "cpu")
 
 
 def test_the_digest_is_right(hub: Path, tmp_path: Path) -> None:

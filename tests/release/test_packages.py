@@ -11,8 +11,9 @@ from elftools.elf.elffile import ELFFile
 
 import gelu_kernels
 from release import wheel
+from release.hub import cmake
 from tests import ROOT
-from tests.release.test_build import compile_commands
+from tests.cases import each
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def test_an_sdist_requires_any_torch(unpacked: Path) -> None:
 
 
 def test_an_sdist_can_be_configured(unpacked: Path, tmp_path: Path) -> None:
-    assert compile_commands(tmp_path, unpacked)
+    assert cmake.commands(tmp_path, unpacked)
 
 
 def test_without_a_compiler(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_without_a_compiler(tmp_path: Path) -> None:
     assert "looked for c++, g++, clang++. Install g++ >= 12, or a wheel" in last
 
 
-@pytest.mark.parametrize("name", BINARIES)
+@each(name=BINARIES)
 def test_no_folder_of_the_building_machine_is_searched(name: str) -> None:
     with (PACKAGE / name).open("rb") as file:
         dynamic = ELFFile(file).get_section_by_name(".dynamic")

@@ -71,6 +71,19 @@ def composed_operators() -> None:
     Everything("cpu").check(everything)
 
 
+def on_threads() -> None:
+    """Calls that divide their work among threads, and calls from many threads at once."""
+    from tests.processes.test_threads import test_calls_from_many_threads
+    from tests.quantized.test_quantized import every_result
+
+    for threads in (3, 16):
+        torch.set_num_threads(threads)
+        for call, dtype in product(CORE_CALLS, (torch.float64, torch.bfloat16)):
+            call(*call.inputs((401, 577), lambda *s, dtype=dtype: torch.randn(s).to(dtype)))
+        every_result(torch.float32)
+    test_calls_from_many_threads("cpu")
+
+
 class Overlong:
     """Claims one float more than there is."""
 
@@ -113,10 +126,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda", help="meta computes nothing")
     parser.add_argument("--overrun", action="store_true", help="read beyond the end of a tensor")
+    parser.add_argument("--races", action="store_true", help="calls on many threads of the CPU")
     arguments = parser.parse_args()
     device = arguments.device
     if arguments.overrun:
         overrun(device)
+    elif arguments.races:
+        on_threads()
     else:
         every_kernel(device)
     if device == "cuda":

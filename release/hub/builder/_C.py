@@ -1,5 +1,5 @@
-"""What gelu_kernels._C has elsewhere, by torch.ops: the library that the Hub's builder makes is no
-module of Python."""
+"""Replaces the extension module gelu_kernels._C by torch.ops: the library that the Hub's builder
+makes is no Python module."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import torch
 
 
 def __getattr__(name: str) -> Callable[..., object]:
-    """An operator that takes all its arguments by their places."""
+    """An operator that takes all its arguments by position."""
     try:
         operator = getattr(torch.ops.gelu_kernels, name).default
     except AttributeError as error:

@@ -1,5 +1,5 @@
-"""The library of operators, made by the Hub's builder; `kernels` has chosen it for the torch that
-is there."""
+"""Loads the operators' library that the Hub's builder made; `kernels` has chosen the one for the
+installed torch."""
 
 from pathlib import Path
 

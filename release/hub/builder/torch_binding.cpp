@@ -1,5 +1,5 @@
-// In the place of csrc/ops/python.cpp: the Hub's builder compiles for Python's limited API, which
-// pybind11 is beyond. What that binds and is no operator is one here.
+// Replaces csrc/ops/python.cpp, as the Hub's builder compiles for Python's limited API, which
+// pybind11 does not support. Functions that are bound there become operators here.
 #include <ATen/core/Dict.h>
 #include <torch/library.h>
 

@@ -1,12 +1,17 @@
-// Devices: which is current, the kernels that are loaded there, and what fails.
+// Devices: which is current, the kernels that are loaded there, what fails, and the text of an
+// error.
 #include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <set>
 #include <utility>
 
-#include "export.h"
 #include "kernels.h"
+#include "stub.h"
+
+// What a kernel did, if it was stopped.
+PTX_ON_CPU_EXPORT char ptx_on_cpu_fault[4096];
+char ptx_on_cpu_fault[4096];
 
 namespace ptx_on_cpu {
 namespace {
@@ -22,6 +27,30 @@ std::set<std::pair<int, const void*>> loaded;  // kernels, each on a device
 int ptx_version = 0;
 bool captures = false;
 cudaError_t planned_error = cudaSuccess;
+
+// Of the errors that the stub or a test gives.
+struct Words {
+  const char *name, *text;
+};
+
+Words words_of(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInvalidConfiguration:
+      return {"cudaErrorInvalidConfiguration", "invalid configuration argument"};
+    case cudaErrorInvalidDevice:
+      return {"cudaErrorInvalidDevice", "invalid device ordinal"};
+    case cudaErrorNoKernelImageForDevice:
+      return {"cudaErrorNoKernelImageForDevice",
+              "no kernel image is available for execution on the device"};
+    case cudaErrorLaunchFailure:
+      return {"cudaErrorLaunchFailure", ptx_on_cpu_fault};
+    case cudaErrorStreamCaptureUnsupported:
+      return {"cudaErrorStreamCaptureUnsupported",
+              "operation not permitted when stream is capturing"};
+    default:
+      return {"cudaErrorUnknown", "unknown error"};
+  }
+}
 
 }  // namespace
 
@@ -70,6 +99,10 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+const char* cudaGetErrorName(cudaError_t error) { return words_of(error).name; }
+
+const char* cudaGetErrorString(cudaError_t error) { return words_of(error).text; }
 
 PTX_ON_CPU_EXPORT int ptx_on_cpu_current_device() { return current_device; }
 PTX_ON_CPU_EXPORT void ptx_on_cpu_set_current_device(int device) { current_device = device; }

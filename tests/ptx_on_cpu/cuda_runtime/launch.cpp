@@ -2,9 +2,8 @@
 #include <atomic>
 #include <limits>
 
-#include "export.h"
 #include "kernels.h"
-#include "stream.h"
+#include "stub.h"
 
 namespace {
 

@@ -4,8 +4,7 @@
 #include <memory>
 
 #include "csrc/ops/device/cuda.h"
-#include "export.h"
-#include "stream.h"
+#include "stub.h"
 
 namespace gelu_kernels {
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-import pytest
 import torch
 from torch import Tensor
 
 from tests import bits, ptx_on_cpu
 from tests.calls import CORE_CALLS, normal
+from tests.cases import each
 from tests.devices import kernels_for
 
 CUDA, TRITON = "cuda_ptx", "triton_ptx"
@@ -143,7 +143,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each(name=CHANGES)
 def test_a_change_is_found(name: str) -> None:
     backend, operator, shape, make, changed, found_by = CHANGES[name]
     call = CALLS[operator]
@@ -169,7 +169,7 @@ def test_a_change_is_found(name: str) -> None:
     assert any(touched)
 
 
-@pytest.mark.parametrize("size", [1, 1000, 2**23])
+@each(size=[1, 1000, 2**23])
 def test_new_memory_has_no_earlier_numbers(size: int) -> None:
     """A result that a changed kernel does not write cannot be right by chance."""
     torch.ones(size)

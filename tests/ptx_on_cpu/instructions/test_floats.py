@@ -1,136 +1,164 @@
-"""The machine that executes PTX in the tests: floating point, beside Python's fractions."""
+"""Floating-point instructions beside Python's fractions."""
 
 import math
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-import pytest
 import torch
 from torch import Tensor
 
 from tests import ptx_on_cpu
+from tests.cases import each
 from tests.ptx_on_cpu.instructions.kernels import DTYPES, evaluate
-
-# Floating point. A result is compared by its value and the sign of zero; a NaN by its bits.
 
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 1.5, 3.0, -7.25, 1e-3, 65504.0, -65519.9, 65520.0, 3e38, -3e38]
 NUMBERS += [2**-14, 2**-24, 2**-25, 3 * 2**-25, 1e-38, 1.4e-45, -1.4e-45, 2**-126, 1e-40]
 NUMBERS += [math.inf, -math.inf, math.nan, 1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-8, 1 + 3 * 2**-8]
 
+# Triples whose a b + c would differ if the product were rounded.
+ROUNDED_ONCE = [(1 + e, 1 + e, -1 - 2 * e) for e in (2.0**-12, 2.0**-27)]
+# 3 * 131 is between two bfloats, and the addend says to which it goes.
+ROUNDED_ONCE += [(x, 131.0, y) for x in (3.0, -3.0) for y in (2.0**-133, -(2.0**-60), 0.0, 1.0)]
 
-def floats(dtype: torch.dtype, count: int = 2) -> list[Tensor]:
-    values = torch.tensor(NUMBERS, dtype=torch.float64).to(dtype)
-    grid = torch.meshgrid([values] * count, indexing="ij")
-    return [t.flatten().contiguous() for t in grid]
+# An instruction without its operands, the types of its result and of these, and what the result is.
+Function = Callable[..., float]
+Row = tuple[str, str, list[str], Function]
 
 
-def rounded(x: Fraction, dtype: torch.dtype) -> float:
+def floats(*kinds: str) -> list[Tensor]:
+    """All combinations of NUMBERS, of three every seventh."""
+    values = [torch.tensor(NUMBERS, dtype=torch.float64)] * len(kinds)
+    grid = torch.meshgrid(values, indexing="ij")
+    columns = [t.flatten().to(DTYPES[kind]) for kind, t in zip(kinds, grid, strict=True)]
+    if len(kinds) < 3:
+        return columns
+    last = torch.tensor(ROUNDED_ONCE, dtype=torch.float64).unbind(1)
+    return [torch.cat([c[::7], t.to(c.dtype)]) for c, t in zip(columns, last, strict=True)]
+
+
+def rounded(x: Fraction, kind: str) -> float:
     """To nearest, ties to even, by Fraction's own arithmetic; overflow to infinity."""
     precision, least = {
-        torch.float64: (53, -1074), torch.float32: (24, -149), torch.float16: (11, -24),
-        torch.bfloat16: (8, -133),
-    }[dtype]  # fmt: skip
-    if x == 0:
-        return 0.0
-    exponent = (
-        math.floor(math.log2(abs(x))) if abs(x) < 2**1000 else abs(x).__floor__().bit_length() - 1
-    )
-    while abs(x) >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    while abs(x) < Fraction(2) ** exponent:
-        exponent -= 1
+        "f64": (53, -1074), "f32": (24, -149), "f16": (11, -24), "bf16": (8, -133),
+    }[kind]  # fmt: skip
+    exponent = abs(x.numerator).bit_length() - x.denominator.bit_length()
+    exponent -= abs(x) < Fraction(2) ** exponent
     place = Fraction(2) ** max(exponent - precision + 1, least)
     y = round(x / place) * place
-    most = Fraction(torch.finfo(dtype).max)
-    if abs(y) > most:
-        return math.copysign(math.inf, x)
-    return math.copysign(float(y), x)
+    is_finite = abs(y) <= Fraction(torch.finfo(DTYPES[kind]).max)
+    return math.copysign(float(y) if is_finite else math.inf, x)
 
 
-def assert_floats(found: Tensor, expected: Sequence[float]) -> None:
+def exact(function: Callable[..., Fraction | Tensor], kind: str) -> Function:
+    """Rounded once; by IEEE doubles for infinities, NaNs, divisors of 0 and results of 0."""
+
+    def of(*numbers: float) -> float:
+        try:
+            value = function(*map(Fraction, numbers))
+        except (ValueError, OverflowError, ZeroDivisionError):
+            value = 0
+        if value == 0:
+            return float(function(*torch.tensor(numbers, dtype=torch.float64)))
+        return rounded(value, kind)
+
+    return of
+
+
+def assert_floats(found: Tensor, expected: Sequence[float], name: str) -> None:
+    """By value and the sign of zero; a NaN by its bits."""
     e = torch.tensor(expected, dtype=torch.float64)
     is_nan = e.isnan()
-    assert torch.equal(found.isnan(), is_nan)
+    assert torch.equal(found.isnan(), is_nan), name
     ints = {8: torch.int64, 4: torch.int32, 2: torch.int16}[found.itemsize]
-    assert (found[is_nan].view(ints) == torch.iinfo(ints).max).all()  # 7fffffff
-    assert torch.equal(found[~is_nan].double(), e[~is_nan])
-    assert torch.equal(found[~is_nan].signbit(), e[~is_nan].signbit())
+    assert (found[is_nan].view(ints) == torch.iinfo(ints).max).all(), name  # 7fffffff
+    assert torch.equal(found[~is_nan].double(), e[~is_nan]), name
+    assert torch.equal(found[~is_nan].signbit(), e[~is_nan].signbit()), name
 
 
-def exact(
-    operation: Callable[..., Fraction | float], dtype: torch.dtype, *operands: Tensor
-) -> list:
-    """Where all operands are finite and the result is not a zero; else by IEEE doubles."""
-    results = []
-    for numbers in zip(*(t.tolist() for t in operands), strict=True):
-        value = math.nan
-        if all(map(math.isfinite, numbers)):
-            value = operation(*map(Fraction, numbers))
-            value = rounded(value, dtype) if value != 0 else None
-        if value is None or not all(map(math.isfinite, numbers)):
-            doubles = torch.tensor(numbers, dtype=torch.float64)
-            value = float(operation(*doubles))
-        results.append(value)
-    return results
+def operand(kind: str, column: Tensor) -> tuple[str, Tensor]:
+    return ("b16", column.view(torch.int16)) if column.itemsize == 2 else (kind, column)
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+def pair_of(column: Tensor) -> tuple[str, Tensor]:
+    """Each number in the low half, and beside it the number as far from the end."""
+    bits = 16 * column.itemsize
+    word = DTYPES[f"b{bits}"]
+    return f"b{bits}", torch.stack([column, column.flip(0)], 1).view(word).flatten()
+
+
+def check_row(row: Row, columns: list[Tensor] | None = None) -> None:
+    """For the type f32x2 both halves are checked."""
+    opcode, result, kinds, function = row
+    is_pair = kinds[0].endswith("x2")
+    scalars = [kind.removesuffix("x2") for kind in kinds]
+    columns = floats(*scalars) if columns is None else columns
+    operands = map(pair_of, columns) if is_pair else map(operand, scalars, columns)
+    names = ", ".join("abc"[: len(kinds)])
+    expected = list(map(function, *(c.tolist() for c in columns)))
+    kind = result.removesuffix("x2")
+    dtype = DTYPES[kind]
+    register = result if result in ("f32", "f64", "pred") else f"b{8 * dtype.itemsize << is_pair}"
+    found = evaluate(f"{opcode} d, {names};", register, *operands)
+    if result == "pred":
+        assert found.bool().tolist() == expected, opcode
+    elif is_pair:
+        low, high = found.view(dtype).view(-1, 2).unbind(1)
+        assert_floats(low, expected, opcode)
+        assert_floats(high, expected[::-1], opcode)
+    else:
+        assert_floats(found.view(dtype), expected, opcode)
+
+
+def check(rows: Iterator[Row]) -> None:
+    for row in rows:
+        check_row(row)
+
+
+ARITHMETIC = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
+
+def fused(a: Fraction, b: Fraction, c: Fraction) -> Fraction:
+    return a * b + c
+
+
+def arithmetic(kind: str) -> Iterator[Row]:
+    scalar = kind.removesuffix("x2")
+    for name, function in ARITHMETIC.items():
+        yield f"{name}.rn.{kind}", kind, [kind] * 2, exact(function, scalar)
+    yield f"fma.rn.{kind}", kind, [kind] * 3, exact(fused, scalar)
+    if kind == scalar:
+        yield f"div.rn.{kind}", kind, [kind] * 2, exact(operator.truediv, kind)
+        yield f"rcp.rn.{kind}", kind, [kind], exact(lambda x: 1 / x, kind)
+
+
+@each(kind=["f32", "f64", "f32x2"])
 def test_arithmetic(kind: str) -> None:
-    a, b = floats(DTYPES[kind])
-    operands = (kind, a), (kind, b)
-    for opcode, operation in {
-        "add.rn": lambda x, y: x + y,
-        "sub.rn": lambda x, y: x - y,
-        "mul.rn": lambda x, y: x * y,
-    }.items():
-        found = evaluate(f"{opcode}.{kind} d, a, b;", kind, *operands)
-        assert_floats(found, exact(operation, DTYPES[kind], a, b))
+    check(arithmetic(kind))
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_reciprocal(kind: str) -> None:
-    x, _ = floats(DTYPES[kind])
-    found = evaluate(f"rcp.rn.{kind} d, a;", kind, (kind, x))
-    finite = x.isfinite() & (x != 0)
-    assert_floats(found[finite], exact(lambda x: 1 / x, DTYPES[kind], x[finite]))
-    special = torch.tensor([0.0, -0.0, math.inf, -math.inf, math.nan], dtype=DTYPES[kind])
-    found = evaluate(f"rcp.rn.{kind} d, a;", kind, (kind, special))
-    assert_floats(found, [math.inf, -math.inf, 0.0, -0.0, math.nan])
+def arithmetic_of_16_bits() -> Iterator[Row]:
+    for kind in ("f16", "bf16"):
+        for name in ("add", "sub"):
+            function = exact(ARITHMETIC[name], "f32")
+            yield f"{name}.rn.f32.{kind}", "f32", [kind, "f32"], function
+        yield f"fma.rn.f32.{kind}", "f32", [kind, kind, "f32"], exact(fused, "f32")
+    yield "fma.rn.bf16x2", "bf16x2", ["bf16x2"] * 3, exact(fused, "bf16")
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_arithmetic_with_a_number_of_16_bits(kind: str) -> None:
-    a, c = floats(torch.float32)
-    a = a.to(DTYPES[kind])
-    operands = ("b16", a.view(torch.int16)), ("f32", c)
-    for opcode, operation in {"add": lambda x, y: x + y, "sub": lambda x, y: x - y}.items():
-        found = evaluate(f"{opcode}.rn.f32.{kind} d, a, b;", "f32", *operands)
-        assert_floats(found, exact(operation, torch.float32, a, c))
-    found = evaluate(f"fma.rn.f32.{kind} d, a, a, b;", "f32", *operands)
-    assert_floats(found, exact(lambda x, y: x * x + y, torch.float32, a, c))
-
-
-@pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_fma_rounds_once(kind: str) -> None:
-    a, b, c = (t[::7].contiguous() for t in floats(DTYPES[kind], 3))
-    found = evaluate(f"fma.rn.{kind} d, a, b, c;", kind, (kind, a), (kind, b), (kind, c))
-    assert_floats(found, exact(lambda x, y, z: x * y + z, DTYPES[kind], a, b, c))
-    e = 2.0 ** (-12 if kind == "f32" else -27)
-    one = [torch.tensor([x], dtype=DTYPES[kind]) for x in (1 + e, 1 + e, -1 - 2 * e)]
-    found = evaluate(f"fma.rn.{kind} d, a, b, c;", kind, *[(kind, t) for t in one])
-    assert found.item() == e * e
+def test_arithmetic_of_16_bits() -> None:
+    check(arithmetic_of_16_bits())
 
 
 def test_flush_to_zero_only_where_it_stands() -> None:
     a = torch.tensor([2.0**-130, -(2.0**-127), 2.0**-126, 1.0])
-    one, zero = torch.ones(4), torch.zeros(4)
-    operands = ("f32", a), ("f32", one), ("f32", zero)
+    operands = ("f32", a), ("f32", torch.ones(4)), ("f32", torch.zeros(4))
     assert evaluate("fma.rn.f32 d, a, b, c;", "f32", *operands).tolist() == a.tolist()
     flushed = evaluate("fma.rn.ftz.f32 d, a, b, c;", "f32", *operands)
     assert flushed.tolist() == [0, 0, 2.0**-126, 1]
 
 
-def extreme(choose: Callable, nan_wins: bool) -> Callable[..., float]:
+def extreme(choose: Callable, nan_wins: bool) -> Function:
     """-0 is less than +0; a number wins over NaN, unless the opcode says NaN."""
 
     def of(*values: float) -> float:
@@ -148,72 +176,87 @@ EXTREMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["f64", "f32", "f16", "bf16"])
-def test_minimum_and_maximum(kind: str) -> None:
-    a, b = floats(DTYPES[kind])
-    register = kind if kind in ("f32", "f64") else "b16"
-    view = (lambda t: t.view(torch.int16)) if register == "b16" else lambda t: t
-    operands = (register, view(a)), (register, view(b))
-    for name, choose in EXTREMES.items():
-        found = evaluate(f"{name}.{kind} d, a, b;", register, *operands)
-        assert_floats(found.view(DTYPES[kind]), list(map(choose, a.tolist(), b.tolist())))
+def magnitude_with_sign_of_product(a: float, b: float) -> float:
+    return EXTREMES["max.NaN"](abs(a), abs(b)) * math.copysign(1, a) * math.copysign(1, b)
 
 
-@pytest.mark.parametrize("kind", ["f64", "f32", "f16", "bf16"])
-def test_comparisons(kind: str) -> None:
-    a, b = floats(DTYPES[kind])
-    register = kind if kind in ("f32", "f64") else "b16"
-    view = (lambda t: t.view(torch.int16)) if register == "b16" else lambda t: t
-    tests = {
-        "eq": lambda x, y: x == y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
-        "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y, "ne": lambda x, y: x != y,
-    }  # fmt: skip
-    unordered = a.isnan() | b.isnan()
-    for name, test in tests.items():
-        ordered = test(a.double(), b.double()) & ~unordered
-        for opcode, expected in {name: ordered, name + "u": ordered | unordered}.items():
-            found = evaluate(
-                f"setp.{opcode}.{kind} d, a, b;", "pred", (register, view(a)), (register, view(b))
-            )
-            assert torch.equal(found.bool(), expected), opcode
-    for opcode, expected in {"nan": unordered, "num": ~unordered}.items():
-        found = evaluate(
-            f"setp.{opcode}.{kind} d, a, b;", "pred", (register, view(a)), (register, view(b))
-        )
-        assert torch.equal(found.bool(), expected), opcode
+def is_unordered(a: float, b: float) -> bool:
+    return math.isnan(a) or math.isnan(b)
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def ordered(kind: str) -> Iterator[Row]:
+    for name, function in EXTREMES.items():
+        yield f"{name}.{kind}", kind, [kind] * 2, function
+    if kind in ("f32", "f16x2", "bf16x2"):
+        opcode = f"max.NaN.xorsign.abs.{kind}"
+        yield opcode, kind, [kind] * 2, magnitude_with_sign_of_product
+    if kind.endswith("x2"):
+        return
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        compare = getattr(operator, name)
+        for suffix, if_unordered in (("", False), ("u", True)):
+
+            def function(a: float, b: float, compare=compare, otherwise=if_unordered) -> bool:
+                return otherwise if is_unordered(a, b) else compare(a, b)
+
+            yield f"setp.{name}{suffix}.{kind}", "pred", [kind] * 2, function
+    yield f"setp.nan.{kind}", "pred", [kind] * 2, is_unordered
+    yield f"setp.num.{kind}", "pred", [kind] * 2, lambda a, b: not is_unordered(a, b)
+
+
+@each(kind=["f64", "f32", "f16", "bf16", "f16x2", "bf16x2"])
+def test_extremes_and_comparisons(kind: str) -> None:
+    check(ordered(kind))
+
+
+@each(kind=["f16x2", "bf16x2"])
+def test_comparisons_of_pairs(kind: str) -> None:
+    """A predicate for the low half, and one for the high."""
+    a, b = floats(*[kind.removesuffix("x2")] * 2)
+    compare = "{{ .reg .pred p, q; setp.{}.{} p|q, a, b; selp.b32 d, 1, 0, p; @q or.b32 d, d, 2; }}"
+    for name in ("eq", "lt", "gt", "gtu"):
+        found = evaluate(compare.format(name, kind), "b32", pair_of(a), pair_of(b))
+        expected = getattr(torch, name.removesuffix("u"))(a, b)
+        if name == "gtu":
+            expected = expected | a.isnan() | b.isnan()
+        assert torch.equal(found, expected.int() + 2 * expected.flip(0).int()), name
+
+
+@each(kind=["f64", "f32", "f16", "bf16"])
+def test_signs(kind: str) -> None:
+    """Of a NaN too, whose other bits stay."""
+    (x,) = floats(kind)
+    register, bits = operand(kind, x)
+    word = DTYPES[f"b{8 * x.itemsize}"]
+    least = torch.iinfo(word).min
+    signs = {"neg": bits.view(word) ^ least, "abs": bits.view(word) & ~least}
+    for name, expected in signs.items():
+        found = evaluate(f"{name}.{kind} d, a;", register, (register, bits))
+        assert torch.equal(found.view(word), expected), name
+    if x.itemsize == 2:
+        found = evaluate(f"abs.{kind}x2 d, a;", "b32", pair_of(x))
+        assert torch.equal(found, pair_of(x)[1] & 0x7FFF7FFF)
+
+
+def around(values: Tensor, ties: Tensor) -> Tensor:
+    """The values, the ties between them, the next floats on either side of each, and NUMBERS."""
+    near = [t.nextafter(torch.tensor(s)) for t in (values, ties) for s in (-9e38, 9e38)]
+    return torch.cat([values, ties, *near, torch.tensor(NUMBERS, dtype=torch.float32)])
+
+
+@each(kind=["f16", "bf16"])
 def test_rounding_to_16_bits(kind: str) -> None:
-    """Around every number of 16 bits and every tie: nearest, ties to even."""
-    dtype = DTYPES[kind]
-    exactly = torch.arange(-(2**15), 2**15, 97, dtype=torch.int16).view(dtype)
+    """Around every 97th number and its tie: nearest, ties to even."""
+    exactly = torch.arange(-(2**15), 2**15, 97, dtype=torch.int16).view(DTYPES[kind])
     exactly = exactly[exactly.isfinite()].float()
-    above = torch.tensor(torch.finfo(dtype).eps, dtype=torch.float64)
-    ties = (exactly.double() * (1 + above / 2)).float()
-    near = torch.cat([t.nextafter(torch.tensor(s)) for t in (exactly, ties) for s in (-9e38, 9e38)])
-    x = torch.cat([exactly, ties, near, torch.tensor(NUMBERS, dtype=torch.float32)])
-    expected = [rounded(Fraction(v), dtype) if math.isfinite(v) and v else v for v in x.tolist()]
+    x = around(exactly, (exactly.double() * (1 + torch.finfo(DTYPES[kind]).eps / 2)).float())
+    expected = [rounded(Fraction(v), kind) if math.isfinite(v) and v else v for v in x.tolist()]
     found = evaluate(f"cvt.rn.{kind}.f32 d, a;", "b16", ("f32", x))
-    assert_floats(found.view(dtype), expected)
+    assert_floats(found.view(DTYPES[kind]), expected, kind)
     pair = evaluate(f"cvt.rn.{kind}x2.f32 d, a, b;", "b32", ("f32", x), ("f32", x.flip(0)))
-    low, high = pair.view(dtype).view(-1, 2).unbind(1)  # the first source is the high half
-    assert_floats(high.contiguous(), expected)
-    assert_floats(low.contiguous(), expected[::-1])
-
-
-def test_rounding_a_pair_towards_zero() -> None:
-    exactly = torch.arange(-(2**15), 2**15, 97, dtype=torch.int16).view(torch.float16)
-    exactly = exactly[exactly.isfinite()].float()
-    near = [exactly.nextafter(torch.tensor(s)) for s in (-9e38, 9e38)]
-    x = torch.cat([exactly, *near, torch.tensor(NUMBERS, dtype=torch.float32)])
-    f16 = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16).double()
-    below = f16[torch.searchsorted(f16, x.double().abs(), right=True) - 1].copysign(x.double())
-    expected = torch.where(x.isfinite(), below, x.double()).tolist()
-    pair = evaluate("cvt.rz.f16x2.f32 d, a, b;", "b32", ("f32", x), ("f32", x.flip(0)))
-    low, high = pair.view(torch.float16).view(-1, 2).unbind(1)
-    assert_floats(high.contiguous(), expected)
-    assert_floats(low.contiguous(), expected[::-1])
+    low, high = pair.view(DTYPES[kind]).view(-1, 2).unbind(1)  # the first source is the high half
+    assert_floats(high, expected, kind)
+    assert_floats(low, expected[::-1], kind)
 
 
 def values_of_8_bits(exponent_bits: int, count: int) -> list[float]:
@@ -223,17 +266,15 @@ def values_of_8_bits(exponent_bits: int, count: int) -> list[float]:
     return [(min(e, 1) + m / 2**mantissa_bits) * 2.0 ** (max(e, 1) - bias) for e, m in fields]
 
 
-@pytest.mark.parametrize("kind", ["e4m3x2", "e5m2x2"])
+@each(kind=["e4m3x2", "e5m2x2"])
 def test_rounding_to_8_bits(kind: str) -> None:
     """Nearest, ties to the even code, at most the largest finite number; NaN is 7f."""
     values = values_of_8_bits(int(kind[1]), 0x7F if kind == "e4m3x2" else 0x7C)
     largest = values[-1]
     assert largest == (448 if kind == "e4m3x2" else 57344)
     exactly = torch.tensor(values)
-    ties = (exactly[1:] + exactly[:-1]) / 2
-    near = [t.nextafter(torch.tensor(s)) for t in (exactly, ties) for s in (0.0, 9e38)]
     beyond = torch.tensor([largest * f for f in (1.03, 1.0625, 1.07, 1.125, 1.25, 2.0)])
-    x = torch.cat([exactly, ties, *near, beyond, torch.tensor(NUMBERS, dtype=torch.float32)])
+    x = torch.cat([around(exactly, (exactly[1:] + exactly[:-1]) / 2), beyond])
     x = torch.cat([x, -x])
 
     def code(x: float) -> int:
@@ -242,33 +283,23 @@ def test_rounding_to_8_bits(kind: str) -> None:
         nearest = min(range(len(values)), key=lambda k: (abs(values[k] - min(abs(x), 1e6)), k % 2))
         return nearest | (0x80 if math.copysign(1, x) < 0 else 0)
 
-    def check(found: Tensor, x: Tensor) -> None:
-        low, high = found.view(torch.uint8).view(-1, 2).unbind(1)
-        expected = [code(v) for v in x.tolist()]
-        assert low.tolist() == expected
-        assert high.tolist() == expected[::-1]  # of the first source, or of the high half
-
-    opcode = f"cvt.rn.satfinite.{kind}"
-    check(evaluate(f"{opcode}.f32 d, a, b;", "b16", ("f32", x.flip(0)), ("f32", x)), x)
-    for half in ("f16", "bf16"):
-        h = x.to(DTYPES[half])
-        pairs = torch.stack([h, h.flip(0)], 1).view(torch.int32).flatten()
-        check(evaluate(f"{opcode}.{half}x2 d, a;", "b16", ("b32", pairs)), h)
+    found = evaluate(f"cvt.rn.satfinite.{kind}.f32 d, a, b;", "b16", ("f32", x.flip(0)), ("f32", x))
+    low, high = found.view(torch.uint8).view(-1, 2).unbind(1)  # the first source is the high half
+    expected = [code(v) for v in x.tolist()]
+    assert (low.tolist(), high.tolist()) == (expected, expected[::-1])
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_widening_16_bits(kind: str) -> None:
-    x = torch.arange(-(2**15), 2**15, dtype=torch.int16)
-    found = evaluate(f"cvt.f32.{kind} d, a;", "f32", ("b16", x))
-    assert_floats(found, x.view(DTYPES[kind]).double().tolist())
-
-
-def test_integers_are_rounded() -> None:
+def test_other_conversions() -> None:
+    for kind in ("f16", "bf16"):
+        every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(DTYPES[kind])
+        check_row((f"cvt.f32.{kind}", "f32", [kind], float), [every])
+    (x,) = floats("f64")
+    narrow = exact(lambda x: +x, "f32")
+    check_row(("cvt.rn.f32.f64", "f32", ["f64"], narrow), [x])
+    check_row(("cvt.f64.f32", "f64", ["f32"], float), [x.float()])
     numbers = torch.tensor([0, 1, -1, 2**31 - 1, -(2**31), 16777217], dtype=torch.int32)
-    found = evaluate("cvt.rn.f32.u32 d, a;", "f32", ("b32", numbers))
-    assert_floats(
-        found, [rounded(Fraction(v), torch.float32) for v in (n % 2**32 for n in numbers.tolist())]
-    )
+    expected = [rounded(Fraction(n % 2**32), "f32") for n in numbers.tolist()]
+    assert_floats(evaluate("cvt.rn.f32.u32 d, a;", "f32", ("b32", numbers)), expected, "u32")
     short = torch.tensor([0, 1, -1, -(2**15), 2**15 - 1], dtype=torch.int16)
     assert evaluate("cvt.rn.f32.s16 d, a;", "f32", ("b16", short)).tolist() == short.tolist()
     found = evaluate("cvt.rn.f32.u16 d, a;", "f32", ("b16", short)).tolist()
@@ -282,81 +313,6 @@ def test_floats_are_cut_off_to_integers() -> None:
     x = torch.tensor([*cut, *ends, math.nan])
     found = evaluate("cvt.rzi.s32.f32 d, a;", "b32", ("f32", x))
     assert found.tolist() == [*cut.values(), *ends.values(), 0]
-
-
-def test_pairs_of_floats() -> None:
-    a, b = floats(torch.float32)
-    both = [torch.stack([t, t.flip(0)], 1).contiguous().view(torch.int64).flatten() for t in (a, b)]
-    operations = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y}
-    for opcode, operation in operations.items():
-        found = evaluate(f"{opcode}.rn.f32x2 d, a, b;", "b64", *[("b64", t) for t in both])
-        low, high = found.view(torch.float32).view(-1, 2).unbind(1)
-        expected = exact(operation, torch.float32, a, b)
-        assert_floats(low.contiguous(), expected)
-        assert_floats(high.contiguous(), expected[::-1])
-
-
-def pairs_of_16_bits(t: Tensor) -> tuple[str, Tensor]:
-    """Each number in the low half, and beside it the number as far from the end."""
-    return "b32", torch.stack([t, t.flip(0)], 1).contiguous().view(torch.int32).flatten()
-
-
-def assert_pairs(found: Tensor, dtype: torch.dtype, expected: Sequence[float]) -> None:
-    low, high = found.view(dtype).view(-1, 2).unbind(1)
-    assert_floats(low.contiguous(), expected)
-    assert_floats(high.contiguous(), expected[::-1])
-
-
-def test_arithmetic_of_pairs_of_bfloat_rounds_once() -> None:
-    dtype = torch.bfloat16
-    a, b, c = (t[::7] for t in floats(dtype, 3))
-    # 3 * 131 is between two of these numbers, and the addend says to which it goes.
-    between = [[x, 131.0, y] for x in (3.0, -3.0) for y in (2.0**-133, -(2.0**-60), 0.0, 1.0)]
-    a, b, c = (
-        torch.cat([t, torch.tensor(column).to(dtype)])
-        for t, column in zip((a, b, c), zip(*between, strict=True), strict=True)
-    )
-    operands = [pairs_of_16_bits(t) for t in (a, b, c)]
-    found = evaluate("fma.rn.bf16x2 d, a, b, c;", "b32", *operands)
-    assert_pairs(found, dtype, exact(lambda x, y, z: x * y + z, dtype, a, b, c))
-    expected = exact(lambda x, y: x * y, dtype, a, b)
-    for opcode in ("mul.bf16x2", "mul.rn.bf16x2"):
-        assert_pairs(evaluate(f"{opcode} d, a, b;", "b32", *operands[:2]), dtype, expected)
-
-
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_pairs_of_16_bits(kind: str) -> None:
-    a, b = floats(DTYPES[kind])
-    x, y = pairs_of_16_bits(a), pairs_of_16_bits(b)
-    for name, choose in EXTREMES.items():
-        found = evaluate(f"{name}.{kind}x2 d, a, b;", "b32", x, y)
-        assert_pairs(found, DTYPES[kind], list(map(choose, a.tolist(), b.tolist())))
-    found = evaluate(f"max.NaN.xorsign.abs.{kind}x2 d, a, b;", "b32", x, y)
-    signs = [math.copysign(1, p) * math.copysign(1, q) for p, q in zip(a, b, strict=True)]
-    chosen = map(EXTREMES["max.NaN"], a.abs().tolist(), b.abs().tolist())
-    assert_pairs(found, DTYPES[kind], [p * sign for p, sign in zip(chosen, signs, strict=True)])
-    found = evaluate(f"abs.{kind}x2 d, a;", "b32", x)
-    assert torch.equal(found, x[1] & 0x7FFF7FFF)
-    found = evaluate(f"neg.{kind}x2 d, a;", "b32", x)
-    assert torch.equal(found, x[1] ^ torch.tensor(0x80008000).int())
-    if kind == "f16":
-        found = evaluate("set.nan.f16x2.f16x2 d, a, b;", "b32", x, y)
-        assert_pairs(found, torch.float16, (a.isnan() | b.isnan()).double().tolist())
-
-
-@pytest.mark.parametrize("name", ["min", "max", "min.NaN", "max.NaN"])
-def test_extremes_of_absolute_values_and_of_three(name: str) -> None:
-    choose = EXTREMES[name]
-    a, b = floats(torch.float32)
-    found = evaluate(f"{name}.xorsign.abs.f32 d, a, b;", "f32", ("f32", a), ("f32", b))
-    signs = [math.copysign(1, x) * math.copysign(1, y) for x, y in zip(a, b, strict=True)]
-    chosen = map(choose, a.abs().tolist(), b.abs().tolist())
-    assert_floats(found, [x * sign for x, sign in zip(chosen, signs, strict=True)])
-    three = [t[::7].contiguous() for t in floats(torch.float32, 3)]
-    operands = [("f32", t) for t in three]
-    for opcode, numbers in {name: three, name + ".abs": [t.abs() for t in three]}.items():
-        found = evaluate(f"{opcode}.f32 d, a, b, c;", "f32", *operands)
-        assert_floats(found, list(map(choose, *[t.tolist() for t in numbers])))
 
 
 def test_the_special_function_unit_errs_within_its_bound() -> None:

@@ -1,12 +1,12 @@
 // Records what torch allocates on the CPU, and overwrites it. Torch's own allocator does the work.
-#include "allocations.h"
-
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
 #include <map>
 #include <mutex>
+
+#include "block.h"
 
 namespace ptx {
 namespace {

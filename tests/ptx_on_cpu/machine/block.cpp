@@ -1,5 +1,5 @@
-// Runs the threads of a block: those that are furthest behind first, so that the paths of a branch
-// meet again where they can.
+// Runs the threads of a block, those that are furthest behind first: divergent paths meet again
+// where they can.
 #include "block.h"
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace {
 
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
-// A kernel that executes more has lost its way.
+// A kernel that executes more instructions is taken to loop for ever.
 constexpr int64_t kMostSteps = int64_t{1} << 28;
 
 }  // namespace
 
-// Which lanes an instruction is for.
+// The lanes that the guard of an instruction lets execute it.
 struct Guard {
   Guard(Team& t, const Instruction& i)
       : predicate(i.guard < 0 ? nullptr : t.column<bool>(i.guard)), negated(i.guard_negated) {}
@@ -26,7 +26,7 @@ struct Guard {
   bool negated;
 };
 
-// Where the threads of a team are.
+// The state and the next instruction of each thread of a team.
 struct Block::Schedule {
   Team team;
   enum State : uint8_t { running, at_barrier, exited } state[kLanes];
@@ -43,9 +43,8 @@ Block::Block(Program& program, const Grid& grid, const std::vector<char>& parame
       regions(regions),
       shared(program.shared_bytes + shared_bytes),
       is_dependent(is_dependent),
-      barriers_(static_cast<int>(grid.threads[0] * grid.threads[1] * grid.threads[2])) {
-  const int threads = barriers_.threads();
-  waited.resize(static_cast<size_t>(threads));
+      waited(grid.threads[0] * grid.threads[1] * grid.threads[2]) {
+  const int threads = static_cast<int>(waited.size());
   for (int first = 0; first < threads; first += kLanes) {
     auto s = std::make_unique<Schedule>();
     s->team.block = this;
@@ -76,23 +75,8 @@ void Block::start(Schedule& s, const uint32_t (&index)[3]) {
       const auto thread = static_cast<uint32_t>(s.team.first_thread + lane);
       const uint32_t tid[] = {thread % grid.threads[0], thread / grid.threads[0] % grid.threads[1],
                               thread / grid.threads[0] / grid.threads[1]};
-      switch (which) {
-        case Special::tid:
-          numbers[lane] = tid[axis];
-          break;
-        case Special::ntid:
-          numbers[lane] = grid.threads[axis];
-          break;
-        case Special::ctaid:
-          numbers[lane] = index[axis];
-          break;
-        case Special::nctaid:
-          numbers[lane] = grid.blocks[axis];
-          break;
-        case Special::laneid:
-          numbers[lane] = thread % kWarp;
-          break;
-      }
+      const uint32_t* const registers[] = {tid, grid.threads, index};  // as Special numbers them
+      numbers[lane] = registers[static_cast<int>(which)][axis];
     }
   }
 }
@@ -100,22 +84,38 @@ void Block::start(Schedule& s, const uint32_t (&index)[3]) {
 void Block::run(const uint32_t (&index)[3]) {
   if (shared.size()) shared.reset();
   for (auto& s : schedules_) start(*s, index);
-  barriers_.reset();
   waited.assign(waited.size(), false);
-  for (;;) {
-    bool waits = false;
-    for (auto& s : schedules_) {
-      advance(*s);
-      for (const auto state : s->state) waits |= state == Schedule::at_barrier;
-    }
-    if (!waits) return;
-    const Barriers::Threads passed = barriers_.pass(shared);
-    for (auto& s : schedules_) {
-      for (int lane = 0; lane < s->team.threads; ++lane) {
-        if (passed[s->team.first_thread + lane]) s->state[lane] = Schedule::running;
+  do {
+    for (auto& s : schedules_) advance(*s);
+  } while (pass_barrier());
+}
+
+// No thread can run: false if all have ended. Otherwise all of them must wait at the same barrier.
+bool Block::pass_barrier() {
+  constexpr int kNoThread = -1;
+  int ended = kNoThread, apart = kNoThread;
+  int64_t barrier = kNone;
+  for (const auto& s : schedules_) {
+    for (int lane = 0; lane < s->team.threads; ++lane) {
+      const int thread = s->team.first_thread + lane;
+      if (s->state[lane] == Schedule::exited) {
+        ended = thread;
+      } else if (barrier == kNone) {
+        barrier = s->next[lane];
+      } else if (s->next[lane] != barrier) {
+        apart = thread;
       }
     }
   }
+  if (barrier == kNone) return false;
+  const auto fail = [](int thread, const char* what) {
+    throw Fault("synccheck: thread " + std::to_string(thread) + what);
+  };
+  if (ended != kNoThread) fail(ended, " has ended, others wait at a barrier");
+  if (apart != kNoThread) fail(apart, " waits at another barrier than others");
+  shared.pass_barrier();
+  for (auto& s : schedules_) std::fill_n(s->state, s->team.threads, Schedule::running);
+  return true;
 }
 
 // The lanes that are furthest behind; false if none can run.
@@ -163,17 +163,9 @@ void Block::advance(Schedule& s) {
         s.next[lane] = s.here + 1;
         if (!is_for(lane)) return;
         s.state[lane] = i.kind == Kind::exit ? Schedule::exited : Schedule::at_barrier;
-        if (i.kind == Kind::barrier) wait(s, i, lane);
       });
     }
   }
-}
-
-// The operands are the barrier's number and how many threads meet there, if that is said.
-void Block::wait(Schedule& s, const Instruction& i, int lane) {
-  const uint32_t barrier = s.team.column<uint32_t>(i.operands[0])[lane];
-  const uint32_t expected = i.operands[1] < 0 ? 0 : s.team.column<uint32_t>(i.operands[1])[lane];
-  barriers_.wait(s.team.first_thread + lane, barrier, expected, s.next[lane]);
 }
 
 void Block::execute(Schedule& s, const Instruction& i) {
@@ -200,7 +192,7 @@ void Block::execute(Schedule& s, const Instruction& i) {
   }
 }
 
-// If the lanes part, they are selected anew.
+// Selects the lanes anew if they diverge.
 void Block::branch(Schedule& s, const Instruction& i) {
   const Guard is_for(s.team, i);
   bool any = false, all = true;

@@ -1,17 +1,26 @@
-// A block of threads, and the memory that its launch was given.
+// A block of threads, and the memory that was passed to its launch.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "allocations.h"
-#include "barriers.h"
 #include "program.h"
 #include "shared_memory.h"
 #include "team.h"
 
 namespace ptx {
+
+struct Region {
+  uintptr_t begin = 0, end = 0;
+};
+
+// The allocation of torch that holds the address; empty if there is none.
+Region allocation_of(uintptr_t address);
+
+// Checks an access to a memory whose addresses begin at 0.
+void check_bounds(const char* memory, size_t bytes, uint64_t at, size_t size, int lane);
 
 struct Grid {
   uint32_t blocks[3], threads[3];
@@ -23,10 +32,10 @@ struct Block {
   const std::vector<char>& parameters;
   const std::vector<Region>& regions;  // of global memory
   SharedMemory shared;
-  const bool is_dependent;   // on the kernel ahead, which may still run,
+  const bool is_dependent;   // the previous kernel may still run,
   std::vector<bool> waited;  // until a thread has waited for it
 
-  // Of the lane that makes a fault.
+  // Where a fault occurs.
   int fault_thread = 0;
   int64_t fault_instruction = 0;
 
@@ -41,9 +50,8 @@ struct Block {
   bool select(Schedule& s);
   void execute(Schedule& s, const Instruction& i);
   void branch(Schedule& s, const Instruction& i);
-  void wait(Schedule& s, const Instruction& i, int lane);
+  bool pass_barrier();
 
-  Barriers barriers_;
   std::vector<std::unique_ptr<Schedule>> schedules_;
 
  public:

@@ -18,6 +18,7 @@ const Table& table() {
     add_integer_operations(t);
     add_field_operations(t);
     add_float_operations(t);
+    add_special_functions(t);
     add_conversions(t);
     add_memory_operations(t);
     add_matrix_operations(t);
@@ -29,7 +30,7 @@ const Table& table() {
 
 int64_t blocks_at_ends = 0;
 
-// The allocations in which the parameters point.
+// The allocations that the parameters point into.
 std::vector<Region> regions_of(const std::vector<char>& parameters) {
   std::vector<Region> regions;
   for (size_t at = 0; at + sizeof(uintptr_t) <= parameters.size(); at += sizeof(uintptr_t)) {
@@ -71,7 +72,7 @@ void run_blocks(Program& program, const Grid& grid, size_t shared_bytes, void** 
 
 }  // namespace
 
-// How many operands an opcode has, and the width of each in bytes; -1 if there is no such opcode.
+// The number of operands of an opcode, and their widths in bytes; -1 if there is no such opcode.
 PTX_EXPORT int ptx_operation(const char* name, uint8_t* widths) {
   const auto found = table().find(name);
   if (found == table().end()) return -1;
@@ -125,12 +126,12 @@ PTX_EXPORT void ptx_executed(const Program* program, int64_t* counts) {
   std::memcpy(counts, program->executed.data(), program->executed.size() * sizeof *counts);
 }
 
-// Of a longer launch only so many blocks run at either end; 0 is no limit.
+// Runs only the first and the last `blocks` blocks of a longer launch; 0 is no limit.
 PTX_EXPORT void ptx_run_ends(int64_t blocks) { blocks_at_ends = blocks; }
 
-// `shape` is the grid and the block. The kernel ahead of a dependent one may still run until that
-// waits. False after a fault: then `fault` is its text, and `where` the instruction, the thread and
-// the block's three indices.
+// `shape` is the grid and the block. If `is_dependent`, the previous kernel may still run until
+// this one waits. False after a fault: then `fault` is its text, and `where` the instruction, the
+// thread and the block's three indices.
 PTX_EXPORT bool ptx_launch(Program* program, const uint32_t* shape, uint64_t shared_bytes,
                            void** parameters, bool is_dependent, char* fault, size_t fault_bytes,
                            int64_t* where) {

@@ -28,7 +28,7 @@ struct Instruction {
   int64_t guard;  // the column of a predicate, or -1
   bool guard_negated;
   int64_t target;                  // of a branch
-  int64_t offset;                  // that is added to an address
+  int64_t offset;                  // added to an address
   int64_t operands[kMaxOperands];  // columns, by their place in bytes: results first
 };
 
@@ -43,7 +43,7 @@ struct Constant {
   uint64_t bits;
 };
 
-enum class Special : int64_t { tid, ntid, ctaid, nctaid, laneid };
+enum class Special : int64_t { tid, ntid, ctaid };
 
 struct SpecialRegister {
   int64_t column;
@@ -60,7 +60,7 @@ struct Program {
   std::vector<int64_t> executed;  // how often each instruction was
 };
 
-// What no kernel may do.
+// A failed check.
 struct Fault : std::runtime_error {
   explicit Fault(const std::string& what, int lane = 0) : std::runtime_error(what), lane(lane) {}
   int lane;

@@ -1,8 +1,6 @@
 #include "shared_memory.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include "program.h"
 
@@ -11,43 +9,16 @@ namespace ptx {
 void SharedMemory::reset() {
   std::ranges::fill(bytes_, '\xff');  // a float would be NaN
   std::ranges::fill(touched_, Touched{});
-  interval_ = whole_ = 0;
-  seen_ = {};
+  interval_ = 0;
 }
 
-void SharedMemory::pass_barrier(uint32_t warps) {
-  ++interval_;
-  if (warps == ~uint32_t{0}) {
-    whole_ = interval_;
-    return;
-  }
-  std::array<int32_t, kWarps> seen = {};
-  for (int warp = 0; warp < kWarps; ++warp) {
-    if (!(warps >> warp & 1)) continue;
-    seen_[warp][warp] = interval_;
-    for (int other = 0; other < kWarps; ++other) {
-      seen[other] = std::max(seen[other], seen_[warp][other]);
-    }
-  }
-  for (int warp = 0; warp < kWarps; ++warp) {
-    if (warps >> warp & 1) seen_[warp] = seen;
-  }
-}
-
-// Whether a barrier is between them, or the same thread did it.
+// Whether it was the same thread, or a barrier came after it.
 bool SharedMemory::sees(int thread, const Access& earlier) const {
-  if (earlier.interval < whole_ || earlier.thread == thread) return true;
-  const auto& seen = seen_[thread / kWarp];
-  for (uint32_t warps = earlier.warps; warps; warps &= warps - 1) {
-    if (earlier.interval >= seen[std::countr_zero(warps)]) return false;
-  }
-  return true;
+  return earlier.interval < interval_ || earlier.thread == thread || earlier.thread == kNobody;
 }
 
 void SharedMemory::note(Access& access, int thread) const {
-  const uint32_t warp = uint32_t{1} << thread / kWarp;
-  access = sees(thread, access) ? Access{thread, warp, interval_}
-                                : Access{kSeveral, access.warps | warp, interval_};
+  access = {sees(thread, access) ? thread : kSeveral, interval_};
 }
 
 std::string SharedMemory::name(int thread) {

@@ -1,9 +1,8 @@
-// Shared memory, whose every byte knows who touched it. A read of what nobody wrote, and two
-// threads of which one writes something else without a barrier between them, are faults. Warps that
-// meet at a barrier see what each of them did before, and had seen.
+// Shared memory that records who touched each byte. It is a fault to read a byte that was not
+// written, and for two threads to access a byte without a barrier between them if one of them
+// changes it.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,17 +14,16 @@ class SharedMemory {
  public:
   explicit SharedMemory(size_t bytes) : bytes_(bytes), touched_(bytes) {}
   size_t size() const { return bytes_.size(); }
-  void reset();                       // for another block
-  void pass_barrier(uint32_t warps);  // a bit for each
+  void reset();  // for another block
+  void pass_barrier() { ++interval_; }
   const char* read(size_t at, size_t size, int thread);
   void write(size_t at, size_t size, int thread, const char* data);
 
  private:
-  static constexpr int kNobody = -1, kSeveral = -2, kWarps = 32;
+  static constexpr int kNobody = -1, kSeveral = -2;
   struct Access {
     int thread = kNobody;
-    uint32_t warps = 0;  // a bit for each
-    int32_t interval = 0;
+    int64_t interval = 0;
   };
   struct Touched {
     Access write, read;
@@ -36,10 +34,7 @@ class SharedMemory {
 
   std::vector<char> bytes_;
   std::vector<Touched> touched_;
-  int32_t interval_ = 0;  // of the block's barriers
-  int32_t whole_ = 0;     // which began when all warps had met
-  // After that, each warp sees the intervals of every warp before this number.
-  std::array<std::array<int32_t, kWarps>, kWarps> seen_ = {};
+  int64_t interval_ = 0;  // between barriers
 };
 
 }  // namespace ptx

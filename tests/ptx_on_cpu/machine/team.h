@@ -44,12 +44,12 @@ void for_each_active(const Team& t, F f) {
   }
 }
 
-// The operation d = f(a, ...), lane by lane.
-template <auto f>
+// The operation d = f(a, ...), lane by lane. f is a function, or a lambda that captures nothing.
+template <auto f, class = decltype(+f)>
 struct Lanes;
 
-template <class D, class... A, D (*f)(A...)>
-struct Lanes<f> {
+template <auto f, class D, class... A>
+struct Lanes<f, D (*)(A...)> {
   static void run(Team& t, const Instruction& i) { run(t, i, std::index_sequence_for<A...>()); }
   static Operation operation() { return {run, {sizeof(D), sizeof(A)...}}; }
 
@@ -84,12 +84,17 @@ struct Lanes<f> {
   }
 };
 
+template <auto f>
+Operation lanes() {
+  return Lanes<f>::operation();
+}
+
 // Two results of the same operands, which no result overwrites.
-template <auto f, auto g>
+template <auto f, auto g, class = decltype(+f), class = decltype(+g)>
 struct Both;
 
-template <class D, class E, class... A, D (*f)(A...), E (*g)(A...)>
-struct Both<f, g> {
+template <auto f, auto g, class D, class E, class... A>
+struct Both<f, g, D (*)(A...), E (*)(A...)> {
   static void run(Team& t, const Instruction& i) {
     Lanes<f>::run_from(t, i, 0, 2);
     Lanes<g>::run_from(t, i, 1, 2);

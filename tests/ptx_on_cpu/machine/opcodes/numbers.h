@@ -8,6 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "team.h"
+
 namespace ptx {
 
 template <class T>
@@ -51,31 +53,24 @@ template <class T>
 struct Pair {
   T low, high;
 };
-template <class T>
-using Word = std::conditional_t<sizeof(T) == 2, uint32_t, uint64_t>;
 
-// An operation on each half of its operands.
+// An operation on each half of its operands, which have the same type.
 template <auto f>
 struct Halves;
 template <class T, class... A, T (*f)(T, A...)>
 struct Halves<f> {
+  using P = Pair<T>;
+  using Word = Bits<P>;
   template <class>
-  using W = Word<T>;
-  static Word<T> apply(Word<T> x, W<A>... a) {
-    using P = Pair<T>;
-    return std::bit_cast<Word<T>>(P{f(std::bit_cast<P>(x).low, std::bit_cast<P>(a).low...),
-                                    f(std::bit_cast<P>(x).high, std::bit_cast<P>(a).high...)});
+  using WordFor = Word;
+  static Word apply(Word x, WordFor<A>... a) {
+    return bits(P{f(std::bit_cast<P>(x).low, std::bit_cast<P>(a).low...),
+                  f(std::bit_cast<P>(x).high, std::bit_cast<P>(a).high...)});
   }
 };
-
-// A comparison of the low halves, or of the high ones.
-template <class T, bool (*f)(T, T)>
-bool compare_low(uint32_t x, uint32_t y) {
-  return f(std::bit_cast<Pair<T>>(x).low, std::bit_cast<Pair<T>>(y).low);
-}
-template <class T, bool (*f)(T, T)>
-bool compare_high(uint32_t x, uint32_t y) {
-  return f(std::bit_cast<Pair<T>>(x).high, std::bit_cast<Pair<T>>(y).high);
+template <auto f>
+Operation halves() {
+  return lanes<Halves<f>::apply>();
 }
 
 // Rounded to nearest, ties to even.
@@ -87,13 +82,8 @@ inline bfloat to_bfloat(float x) {
   return is_nan(x) ? kNaN<bfloat>
                    : bfloat{static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16)};
 }
-inline half to_half_towards_zero(float x) {
-  const half nearest = to_half(x);
-  const bool is_beyond = std::fabs(static_cast<float>(nearest)) > std::fabs(x);
-  return half{static_cast<uint16_t>(nearest.word - is_beyond)};
-}
 
-// A float of 8 bits, rounded likewise; beyond the largest finite number, that one.
+// An 8-bit float, rounded the same way, and saturated at the largest finite number.
 template <int mantissa, int least_exponent, int largest>
 uint8_t to_float8(float x) {
   constexpr int kDropped = 23 - mantissa;

@@ -1,7 +1,5 @@
-// Loads, stores and atomic updates. Every access must lie in what the launch was given, and at a
-// multiple of its size. PTX ISA 9.0, sections 9.7.9.8, 9.7.9.12 and 9.7.13.5.
-#include "memory.h"
-
+// Loads, stores and atomic updates. Every access must lie in memory that was passed to the launch,
+// and be aligned to its size. PTX ISA 9.0, sections 9.7.9.8, 9.7.9.12 and 9.7.13.5.
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -9,7 +7,7 @@
 #include <string>
 
 #include "block.h"
-#include "extremes.h"
+#include "order.h"
 #include "tables.h"
 #include "team.h"
 
@@ -60,7 +58,7 @@ const Region& region_of(const Block& block, uint64_t address, size_t size, int l
   fail(what, address, size, lane);
 }
 
-// The kernel ahead may write what this one reads, or read what this one writes.
+// The previous kernel may write what this one reads, or read what this one writes.
 void check_order(const Team& t, int lane) {
   const Block& block = *t.block;
   if (!block.is_dependent || block.waited[t.first_thread + lane]) return;
@@ -85,7 +83,7 @@ struct Global {
   }
 };
 
-// Memory that no thread writes while the kernel runs.
+// Global memory that no thread writes while the kernel runs.
 struct ReadOnly : Global {
   static constexpr bool kIsWritten = false;
 };
@@ -185,7 +183,7 @@ void add_space(Table& table, const std::string& space) {
   add_type<Space, uint64_t>(table, space, {"b64", "u64", "s64", "f64"});
 }
 
-// The number that was there is the result, if one is wanted. No two threads run at a time.
+// The result, if there is one, is the number before the update. Threads run one at a time.
 template <class T, T (*f)(T, T), bool has_result>
 void update(Team& t, const Instruction& i) {
   T* const d = has_result ? t.column<T>(i.operands[0]) : nullptr;
@@ -200,11 +198,9 @@ void update(Team& t, const Instruction& i) {
   });
 }
 
-uint32_t add(uint32_t a, uint32_t b) { return a + b; }
-
 template <class T, T (*f)(T, T)>
 void add_update(Table& table, const std::string& operation) {
-  for (const std::string order : {".", ".gpu.relaxed.", ".gpu.acq_rel."}) {
+  for (const std::string order : {".", ".gpu.relaxed."}) {
     table["atom.global" + order + operation] = {update<T, f, true>, {sizeof(T), 8, sizeof(T)}};
     table["red.global" + order + operation] = {update<T, f, false>, {8, sizeof(T)}};
   }
@@ -218,9 +214,6 @@ void add_memory_operations(Table& table) {
   add_space<Global>(table, "");  // a generic address is one of global memory
   add_space<Parameters>(table, ".param");
   add_space<Shared>(table, ".shared");
-  add_update<uint32_t, add>(table, "add.u32");
-  add_update<uint32_t, minimum>(table, "min.u32");
-  add_update<int32_t, minimum>(table, "min.s32");
   add_update<uint32_t, maximum>(table, "max.u32");
   add_update<int32_t, maximum>(table, "max.s32");
 }

@@ -1,12 +1,12 @@
 // PTX ISA 9.0, 9.7.3: the error of ex2.approx.ftz.f32 is 2^-22 relative to the result, that of
 // rcp.approx.ftz.f32 2^-23. They flush subnormal numbers. That of div.full.f32, which does not, is
 // two units in the last place.
-#include "special_function_unit.h"
-
 #include <cfloat>
 #include <cmath>
 
 #include "numbers.h"
+#include "tables.h"
+#include "team.h"
 
 namespace ptx {
 namespace {
@@ -38,8 +38,6 @@ float inexact(double y, double bound, Error error, float x) {
   return flushed(result);
 }
 
-}  // namespace
-
 float approximate_exp2(float x) {
   x = flushed(x);
   return canonical(inexact(std::exp2(static_cast<double>(x)), 0x1p-22, exp2_error, x));
@@ -59,6 +57,14 @@ float approximate_quotient(float x, float y) {
   const double magnitude = std::fabs(static_cast<double>(x) / y);
   const double bound = 2 * std::scalbn(1.0, std::ilogb(magnitude) - 23) / magnitude;
   return std::copysign(inexact(magnitude, bound, reciprocal_error, y), quotient);
+}
+
+}  // namespace
+
+void add_special_functions(Table& table) {
+  table["ex2.approx.ftz.f32"] = lanes<approximate_exp2>();
+  table["rcp.approx.ftz.f32"] = lanes<approximate_reciprocal>();
+  table["div.full.f32"] = lanes<approximate_quotient>();
 }
 
 }  // namespace ptx

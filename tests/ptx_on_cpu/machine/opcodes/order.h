@@ -1,11 +1,14 @@
-// The least and the greatest number. A float -0 is less than +0; a number wins over NaN, unless the
-// function says otherwise.
+// The order of numbers: extremes and setp. A float -0 is less than +0 as an extreme; a number wins
+// over NaN, unless the function says otherwise, and a comparison with NaN is false.
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <type_traits>
 
 #include "numbers.h"
+#include "tables.h"
+#include "team.h"
 
 namespace ptx {
 
@@ -38,6 +41,16 @@ T minimum_or_nan(T a, T b) {
 template <class T>
 T maximum_or_nan(T a, T b) {
   return is_nan(a) || is_nan(b) ? kNaN<T> : maximum(a, b);
+}
+
+template <class T>
+void add_comparisons(Table& table, const std::string& type) {
+  table["setp.eq." + type] = lanes<[](T a, T b) { return a == b; }>();
+  table["setp.ne." + type] = lanes<[](T a, T b) { return a < b || b < a; }>();
+  table["setp.lt." + type] = lanes<[](T a, T b) { return a < b; }>();
+  table["setp.le." + type] = lanes<[](T a, T b) { return a <= b; }>();
+  table["setp.gt." + type] = lanes<[](T a, T b) { return b < a; }>();
+  table["setp.ge." + type] = lanes<[](T a, T b) { return a >= b; }>();
 }
 
 }  // namespace ptx

@@ -68,17 +68,17 @@ uint32_t high_32(uint64_t a) { return static_cast<uint32_t>(a >> 32); }
 }  // namespace
 
 void add_field_operations(Table& table) {
-  table["lop3.b32"] = Lanes<look_up>::operation();
-  table["bfi.b32"] = Lanes<insert_field>::operation();
-  table["bfe.u32"] = Lanes<extract_field<uint32_t>>::operation();
-  table["bfe.u64"] = Lanes<extract_field<uint64_t>>::operation();
-  table["bfe.s32"] = Lanes<extract_signed_field<int32_t>>::operation();
-  table["bfe.s64"] = Lanes<extract_signed_field<int64_t>>::operation();
-  table["prmt.b32"] = Lanes<permute>::operation();
+  table["lop3.b32"] = lanes<look_up>();
+  table["bfi.b32"] = lanes<insert_field>();
+  table["bfe.u32"] = lanes<extract_field<uint32_t>>();
+  table["bfe.u64"] = lanes<extract_field<uint64_t>>();
+  table["bfe.s32"] = lanes<extract_signed_field<int32_t>>();
+  table["bfe.s64"] = lanes<extract_signed_field<int64_t>>();
+  table["prmt.b32"] = lanes<permute>();
 
-  // mov between a register and its parts, which the assembler names so.
-  table["pack.b32"] = Lanes<pack_16>::operation();
-  table["pack.b64"] = Lanes<pack_32>::operation();
+  // The assembler's names for mov between a register and its parts.
+  table["pack.b32"] = lanes<pack_16>();
+  table["pack.b64"] = lanes<pack_32>();
   table["unpack.b32"] = Both<low_16, high_16>::operation();
   table["unpack.b64"] = Both<low_32, high_32>::operation();
 }

@@ -1,9 +1,9 @@
-// What the lanes of a warp exchange, and their wait for the kernel ahead. PTX ISA 9.0, sections
-// 9.7.9.6 and 9.7.13.
+// Exchanges between the lanes of a warp, and the wait for the previous kernel. PTX ISA 9.0,
+// sections 9.7.9.6 and 9.7.13.
 #include <string>
 
 #include "block.h"
-#include "extremes.h"
+#include "order.h"
 #include "tables.h"
 #include "team.h"
 
@@ -20,7 +20,7 @@ void check_members(const Team& t, const uint32_t* members, int lane) {
   }
 }
 
-// Which lane gives lane its number, or -1 for itself.
+// The lane whose number `lane` receives, or -1 for its own.
 using Source = int (*)(int lane, int b, int clamp, int segment);
 int butterfly(int lane, int b, int clamp, int segment) {
   const int source = lane ^ b;
@@ -81,28 +81,13 @@ void reduce(Team& t, const Instruction& i) {
   });
 }
 
-void pass_barrier(Team& t, const Instruction& i) {
-  const auto* members = t.column<const uint32_t>(i.operands[0]);
-  for_each_active(t, [&](int lane) {
-    check_members(t, members, lane);
-    if (members[lane] != ~uint32_t{0} || lane % kWarp) return;
-    t.block->shared.pass_barrier(uint32_t{1} << (t.first_thread + lane) / kWarp);
-  });
-}
-
 void wait_for_primary(Team& t, const Instruction&) {
   for_each_active(t, [&](int lane) { t.block->waited[t.first_thread + lane] = true; });
 }
-// Here a kernel starts when the one ahead of it has ended.
+// Does nothing: here a kernel starts when the previous one has ended.
 void launch_dependents(Team&, const Instruction&) {}
 
 bool both(bool a, bool b) { return a && b; }
-bool either(bool a, bool b) { return a || b; }
-
-template <class T, T (*f)(T, T)>
-Operation reduction() {
-  return {reduce<T, f>, {sizeof(T), sizeof(T), 4}};
-}
 
 }  // namespace
 
@@ -112,19 +97,11 @@ void add_warp_operations(Table& table) {
   table["shfl.sync.idx.b32"] = {shuffle<indexed>, widths};
   table["shfl.sync.up.b32"] = {shuffle<upwards>, widths};
   table["shfl.sync.down.b32"] = {shuffle<downwards>, widths};
-  table["bar.warp.sync"] = {pass_barrier, {4}};
   table["griddepcontrol.wait"] = {wait_for_primary, {}};
   table["griddepcontrol.launch_dependents"] = {launch_dependents, {}};
-  table["vote.sync.all.pred"] = reduction<bool, both>();
-  table["vote.sync.any.pred"] = reduction<bool, either>();
-  table["redux.sync.min.u32"] = reduction<uint32_t, minimum>();
-  table["redux.sync.max.u32"] = reduction<uint32_t, maximum>();
-  table["redux.sync.min.s32"] = reduction<int32_t, minimum>();
-  table["redux.sync.max.s32"] = reduction<int32_t, maximum>();
-  table["redux.sync.min.f32"] = reduction<float, minimum>();
-  table["redux.sync.max.f32"] = reduction<float, maximum>();
-  table["redux.sync.min.NaN.f32"] = reduction<float, minimum_or_nan>();
-  table["redux.sync.max.NaN.f32"] = reduction<float, maximum_or_nan>();
+  table["vote.sync.all.pred"] = {reduce<bool, both>, {1, 1, 4}};
+  table["redux.sync.max.u32"] = {reduce<uint32_t, maximum>, {4, 4, 4}};
+  table["redux.sync.max.s32"] = {reduce<int32_t, maximum>, {4, 4, 4}};
 }
 
 }  // namespace ptx

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "block.h"
-#include "memory.h"
 #include "tables.h"
 #include "team.h"
 
