@@ -185,7 +185,7 @@ def test_autocast(form: Form, dtype: torch.dtype, compiled: bool) -> None:
 
 @every_form
 def test_what_is_saved(form: Form) -> None:
-    """Each tensor once, but for the bias of the linear layer."""
+    """Each tensor once, except the bias of the linear layer."""
     tensors = form.inputs((6, 32))
     saved = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t * 1, lambda t: t):
@@ -239,7 +239,7 @@ def test_each_gradient_alone(form: Form) -> None:
 
 
 def compiled_graphs(function: Callable[..., Tensor], tensors: list[Tensor]) -> list[list[Tensor]]:
-    """The results of the forward graph: all but the first are kept for backward."""
+    """The results of the forward graph; all but the first are saved for backward."""
     kept = []
 
     def compiler(module: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:
@@ -264,7 +264,7 @@ def hidden_tensors(kept: list[Tensor]) -> int:
 
 @every_form
 def test_compiler_keeps_no_result(form: Form) -> None:
-    """The compiler does not find that forward has computed the hidden tensor already."""
+    """The compiler does not notice that forward has computed the hidden tensor already."""
     tensors = form.inputs((64, 32))
     kept = compiled_graphs(lambda *t: form.ours("normal", *t), tensors)
     assert hidden_tensors(kept) == sum(name in ("x", "up") for name in form.tensors)
@@ -274,8 +274,8 @@ def test_compiler_keeps_no_result(form: Form) -> None:
 
 @each(case=[(GATE, 1, [2, 1]), (GLU, 2, [3, 1])])
 def test_compilers_own_budget(case: tuple[Form, int, list[int]]) -> None:
-    """docs/memory.md: where all is compiled, torch recomputes the separate operators if it is told
-    to halve its memory."""
+    """docs/memory.md: where the whole layer is compiled, torch recomputes the separate operators if
+    its budget is half of the memory."""
     form, inputs, kept = case
     tensors = form.inputs((64, 32))
     before = [normal(64, 8), *[normal(32, 8).requires_grad_() for _ in range(inputs)]]
@@ -408,7 +408,7 @@ def test_inference_mode(form: Form) -> None:
 
 
 def test_jagged() -> None:
-    """As the separate functions: torch has the gradients."""
+    """As the separate functions; torch computes the gradients."""
     lengths = 3, 5
     parts = [normal(n, 32) for n in lengths]
     weight = normal(FEATURES, 32).requires_grad_()
@@ -427,7 +427,7 @@ def test_jagged() -> None:
 
 
 class OnlyTorch(Tensor):
-    """A weight that has torch's functions and no other."""
+    """A weight that only torch's own functions take."""
 
     @classmethod
     def __torch_function__(

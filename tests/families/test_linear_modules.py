@@ -134,7 +134,7 @@ def test_mlp_calls_a_layer_that_is_not_plain(
 
 @each(glu=[False, True])
 def test_hooks_see_the_layers_of_mlp(glu: bool) -> None:
-    """Each with its bias: hooks of the layers, and of every module."""
+    """Each with its bias, by hooks of the layers and by global ones."""
     mlp = nn.MLP(8, 12, glu=glu, dtype=torch.float64)
     x, seen = normal(5, 8), {}
 
@@ -205,7 +205,7 @@ LAYERS = [nn.LinearGELU, nn.GateLinear, partial(nn.GateLinear, gate_bias=True), 
 
 @each(kind=LAYERS, bias=[False, True])
 def test_state_of_linear(kind: Callable[..., torch.nn.Module], bias: bool) -> None:
-    """Names, shapes and initialisation; but tools do not take the layer for an nn.Linear."""
+    """Names, shapes and initialisation are nn.Linear's, but the layer is not an instance of it."""
     layer = kind(3, 4, bias, "meta", torch.float16)
     assert not isinstance(layer, torch.nn.Linear)
     assert all(p.is_meta and p.dtype is torch.float16 for p in layer.parameters())

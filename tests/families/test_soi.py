@@ -1,10 +1,12 @@
 """The SOI map: its values and gradients, given which elements soi_oracle.py keeps."""
 
+from itertools import product
+
 import torch
 from torch import Tensor
 
 from tests import bits
-from tests.calls import DTYPES, GATES, SEED
+from tests.calls import DTYPES, GATES, SEED, normal
 from tests.cases import each
 from tests.oracles import soi_oracle
 
@@ -59,8 +61,9 @@ def test_a_dropped_gradient_is_zero_not_a_product(device: str) -> None:
 @each(gate=GATES, dtype=DTYPES)
 def test_results_are_selected_not_computed(gate: str, dtype: torch.dtype, device: str) -> None:
     """y is x, or x + bias rounded once, and dx is dy, bit for bit; or they are +0."""
-    x, dy = (torch.randn(70, 33, dtype=torch.float64, device=device).to(dtype) for _ in range(2))
-    for bias in (None, x[0] / 8):
+    for shape, is_biased in product(((70, 33), (7, 1031)), (False, True)):
+        x, dy = (normal(*shape, dtype=dtype, device=device) for _ in range(2))
+        bias = x[0] / 8 if is_biased else None
         y, mask = ops.soi_forward(x, bias, torch.tensor(SEED, device=device), gate)
         expected_y, expected_mask = soi_oracle.expected(x, bias, SEED, gate)
         assert same(y, expected_y) and torch.equal(mask, expected_mask)

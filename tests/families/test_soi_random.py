@@ -86,15 +86,6 @@ def test_the_scheme(seed: int, gate: str, device: str) -> None:
         assert all(map(torch.equal, results, soi_oracle.expected(x, b, seed, gate)))
 
 
-@each(dtype=oracle.FORMATS, gate=GATES)
-def test_every_dtype(dtype: torch.dtype, gate: str, device: str) -> None:
-    x = torch.randn(7, 1031, dtype=torch.float64, device=device).to(dtype)
-    bias = torch.randn(1031, dtype=torch.float64, device=device).to(dtype)
-    for b in (None, bias):
-        results = ops.soi_forward(x, b, seed_of(5, device), gate)
-        assert all(map(torch.equal, results, soi_oracle.expected(x, b, 5, gate)))
-
-
 @each(
     index=[
         (1,),

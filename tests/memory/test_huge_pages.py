@@ -1,4 +1,4 @@
-"""Large results on the CPU are to lie in huge pages: Linux notes beside a mapping who asked."""
+"""Large results on the CPU ask for huge pages: Linux flags their mappings in smaps."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def check() -> None:
     not SMAPS.exists() or "VmFlags" not in SMAPS.read_text(), reason="needs Linux's smaps"
 )
 def test_large_results() -> None:
-    """In a process in which no memory was asked for before."""
+    """In a new process, whose memory nothing has advised before."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # nothing may be installed
     subprocess.run([sys.executable, __file__], check=True, env=environment)
 

@@ -1,4 +1,4 @@
-"""What the operators allocate, copy and write: their results, nothing, and their results alone."""
+"""The operators allocate their results, copy nothing, and write to nothing else."""
 
 import ctypes.util
 import os
@@ -24,7 +24,7 @@ SIZE = 4 * 512 * 256
 
 
 def is_small(shapes: list[list[int]]) -> bool:
-    """Whether it takes no tensor that is larger than a vector of parameters."""
+    """Whether no tensor it takes is larger than a vector of parameters."""
     sizes = [prod(shape) for shape in shapes if shape and isinstance(shape[0], int)]
     return bool(sizes) and max(sizes) <= 1024
 
@@ -43,7 +43,7 @@ def profiled(call: Callable[[], object]) -> tuple[set[str], int]:
 
 @each(call=PUBLIC_CALLS, layout=["contiguous", "second half", "transposed"])
 def test_nothing_is_copied(call: Call, layout: str) -> None:
-    """An expanded gradient is not materialised, and rows that lie apart are read where they lie."""
+    """An expanded gradient is not materialised, and rows with gaps between are read in place."""
 
     def make(*shape: int) -> Tensor:
         return normal(*shape, dtype=torch.float32)
@@ -101,7 +101,7 @@ del x
 
 
 def test_nothing_is_written_outside_the_results() -> None:
-    """glibc's checking allocator aborts on a block whose end was written over."""
+    """glibc's checking allocator aborts on a block that was overrun."""
     library = ctypes.util.find_library("c_malloc_debug")
     if not library:
         pytest.skip("needs glibc's libc_malloc_debug")

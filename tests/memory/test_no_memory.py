@@ -24,9 +24,9 @@ def limited(room: int) -> None:
 
 @each(dtype=["float64", "bfloat16"])
 def test_no_memory_for_a_result(dtype: str) -> None:
-    """Of every operator by both routes, and of its gradients: there is room for none, for one or
-    for two results. The threads are there before: the OpenMP runtime of GCC ends a process that has
-    no memory for a new one, in F.gelu as well."""
+    """Every operator by both routes, and its gradients, with room for no result, one or two. The
+    threads start before: GCC's OpenMP runtime ends a process that has no memory for a new thread,
+    in F.gelu as well."""
     out = run(
         LIMITED
         + dedent(f"""
@@ -78,7 +78,7 @@ def test_no_memory_for_a_result(dtype: str) -> None:
 
 
 def test_no_memory_for_anything() -> None:
-    """All of the heap is taken, but for so many pieces: an allocation may fail anywhere."""
+    """The heap is full except for a few pieces: an allocation may fail anywhere."""
     out = run(
         LIMITED
         + dedent("""

@@ -1,12 +1,12 @@
-"""Processes for what may hang or kill one."""
+"""Runs what may hang or kill a process in one of its own."""
 
 import os
 import subprocess
 import sys
 from textwrap import dedent
 
-# Of every public operator, forward and backward, beside the reference: threads have parts of 40,000
-# elements to compute, and small calls have none.
+# Compares every public operator with the reference, forward and backward. A large call has 40,000
+# elements for several threads; a small call runs on one.
 CHECKS = """
 import os, resource, signal, sys, threading, time
 import torch
@@ -46,19 +46,21 @@ def check_all(cases: list[tuple[Sample, list[Tensor]]]) -> None:
 """
 
 
-def run(script: str, threads: int = 4, timeout: int = 300) -> str:
-    """What it prints. It ends by itself, and not by a signal."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(sys.path),
-        "MALLOC_MMAP_THRESHOLD_": "262144",  # else large tensors come from what others left
-    }
-    start = f"{CHECKS}\ntorch.set_num_threads({threads})\n"
+def python(script: str, **environment: str) -> str:
+    """What a process prints that ends by itself, and not by a signal."""
     result = subprocess.run(
-        [sys.executable, "-c", start + dedent(script)],
-        env=environment,
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
     )
-    assert result.returncode == 0, (result.returncode, result.stdout, result.stderr)
+    assert result.returncode == 0, f"{result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout
+
+
+def run(script: str) -> str:
+    """With the checks above, on four threads."""
+    start = f"{CHECKS}\ntorch.set_num_threads(4)\n"
+    # Else large tensors come from memory that others have freed.
+    return python(start + dedent(script), MALLOC_MMAP_THRESHOLD_="262144")

@@ -4,12 +4,13 @@ from textwrap import dedent
 
 import pytest
 
+from tests.cases import each
 from tests.processes.faults import run
 
 pytestmark = pytest.mark.slow
 
-# A forked process has none of its parent's threads. The OpenMP runtime of GCC waits for them for
-# ever, in F.gelu as well as here; with one thread, as a DataLoader's workers have, it does not.
+# A forked process has none of its parent's threads. GCC's OpenMP runtime waits for them forever, in
+# F.gelu as well as here; with one thread, as a DataLoader's workers have, it does not.
 FORKED = """
 def check_in_child(threads: int, cases) -> None:
     sys.stdout.flush()
@@ -30,8 +31,9 @@ def check_in_child(threads: int, cases) -> None:
 """
 
 
-@pytest.mark.parametrize("threads", [0, 1], ids=["as before", "one thread"])
+@each(threads=[0, 1])
 def test_fork_before_use(threads: int) -> None:
+    """With as many threads as before, or with one."""
     run(f"{FORKED}\ncases = prepared(SMALL)\ncheck_in_child({threads}, cases)\ncheck_all(cases)")
 
 

@@ -35,8 +35,8 @@ def test_a_signal_every_millisecond() -> None:
 
 
 def test_interrupts() -> None:
-    """SIGINT in the middle of long calls: KeyboardInterrupt when the call returns, the inputs as
-    they were, the next call right."""
+    """SIGINT in the middle of a long call: KeyboardInterrupt when it returns, the inputs unchanged,
+    and the next call right."""
     run("""
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job may ignore it
         x = torch.linspace(-5, 5, 2**23).double()

@@ -19,7 +19,7 @@ from gelu_kernels import _C, reference, replace_activations
 from tests import bits
 from tests.calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, Shape, normal
 from tests.cases import each
-from tests.processes.faults import run
+from tests.processes.faults import python, run
 from tests.processes.together import together
 
 
@@ -202,10 +202,8 @@ with open("/proc/self/maps") as maps:
 def test_one_openmp_runtime() -> None:
     """A second one would have threads of its own, which torch.set_num_threads does not reach. In a
     new process, as scikit-learn brings a runtime."""
-    result = subprocess.run(
-        [sys.executable, "-c", OPENMP_RUNTIMES], capture_output=True, text=True, check=True
-    )
-    assert len(result.stdout.split()) == 1, result.stdout
+    runtimes = python(OPENMP_RUNTIMES)
+    assert len(runtimes.split()) == 1, runtimes
 
 
 COUNT_THREADS = """
@@ -232,8 +230,7 @@ assert count(4) == one + 3, (one, count(4))
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_set_num_threads_is_respected() -> None:
     """A new process gains the threads that were asked for."""
-    result = subprocess.run([sys.executable, "-c", COUNT_THREADS], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    python(COUNT_THREADS)
 
 
 # Instruction sets: a process uses one
@@ -265,21 +262,15 @@ def test_instruction_sets_give_the_same_bits() -> None:
     """For all inputs of 16 bits, and others."""
     outputs = {}
     for name in _C.build_info()["cpu_capabilities"].split():
-        environment = os.environ | {
-            "PYTHONHASHSEED": "0",
-            "GELU_KERNELS_CPU_CAPABILITY": name,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
-        result = subprocess.run(
-            [sys.executable, "-c", HASHES], env=environment, capture_output=True, text=True
-        )
-        if "this processor does not have it" in result.stderr:
-            continue
-        assert result.returncode == 0, result.stderr
-        used, outputs[name] = result.stdout.split("\n", 1)
+        try:
+            out = python(HASHES, PYTHONHASHSEED="0", GELU_KERNELS_CPU_CAPABILITY=name)
+        except AssertionError as error:
+            if "this processor does not have it" in str(error):
+                continue
+            raise
+        used, *outputs[name] = out.splitlines()
         assert used == name
-    assert "default" in outputs
-    first, *others = (text.splitlines() for text in outputs.values())
-    assert len(first) > len(CORE_CALLS) * len(DTYPES)
-    for other in others:
-        assert [a for a, b in zip(first, other, strict=True) if a != b] == []
+    expected = outputs.pop("default")
+    assert len(expected) > len(CORE_CALLS) * len(DTYPES)
+    for name, found in outputs.items():
+        assert [a for a, b in zip(found, expected, strict=True) if a != b] == [], name
