@@ -113,6 +113,11 @@ class Call:
         """The arguments that are numbers, by name."""
         return (dict(self.formula.numbers) if self.formula else {}) | self.options
 
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Where the elements are in a whole tensor, which decides their random bits."""
+        return tuple(self.options.get(name, 0) for name in ("offset", "row_length", "row_stride"))
+
     def __call__(self, *tensors: Tensor, gate: str = GATES[0]) -> Results:
         return as_tuple(self.function(gate)(*tensors))
 
@@ -274,8 +279,10 @@ class Sample:
     @cached_property
     def _kept_by_dropout(self) -> np.ndarray:
         t, p = self.named(), self.call.options.get("p", 0.0)
-        n = t["x"].numel()
-        return coded_oracle.kept(n, p, int(t["seed"])) if p else np.ones(n, bool)
+        shape = (t["x"].numel(),)
+        if not p:
+            return np.ones(shape, bool)
+        return soi_oracle.not_dropped(shape, int(t["seed"]), p, *self.call.place).numpy()
 
     @cached_property
     def _codes(self) -> np.ndarray:
@@ -286,7 +293,7 @@ class Sample:
         seed = int(t["seed"]) if options.get("dither") else None
         x, bias = (t[n].detach().contiguous() if n in t else None for n in ("x", "bias"))
         _, ours = torch.ops.gelu_kernels.coded_forward(x, bias, t.get("seed"), self.gate, **options)
-        codes = coded_oracle.codes(x, bias, self.gate, bits, seed, ours)
+        codes = coded_oracle.codes(x, bias, self.gate, bits, seed, ours, *self.call.place)
         return np.where(self._kept_by_dropout, codes, coded_oracle.ZERO[bits])
 
     @property
@@ -310,14 +317,15 @@ class Sample:
         if "mask" in t:
             return self._bits
         seed = self._drawn_seed() if self.call.is_random else int(t["seed"])
+        place = self.call.place
         if self.call.op.family == "dropout":
             shape = t["x"].shape
             if self.call.op.halves:
                 shape = (*shape[:-1], shape[-1] // 2)
-            m = soi_oracle.not_dropped(shape, seed, self.call.numbers["p"])
+            m = soi_oracle.not_dropped(shape, seed, self.call.numbers["p"], *place)
             return m.to(t["x"].device)
         parameters = {name: t[name] for name in ("loc", "scale") if name in t}
-        m = soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate, **parameters)
+        m = soi_oracle.kept(t["x"], t.get("bias"), seed, self.gate, *place, **parameters)
         return m.to(t["x"].device)
 
     @cached_property

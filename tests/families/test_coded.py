@@ -17,7 +17,7 @@ from gelu_kernels.operators.table import APPROXIMATE
 from tests import bits as patterns
 from tests.calls import DTYPES, GATES
 from tests.cases import each
-from tests.oracles import coded_oracle, oracle, sweeps
+from tests.oracles import coded_oracle, oracle, soi_oracle, sweeps
 
 ops = torch.ops.gelu_kernels
 BITS = [8, 4]
@@ -164,7 +164,7 @@ def test_dithering_is_unbiased(bits: int, p: float, device: str) -> None:
         _, code = ops.coded_forward(x, None, seed_on(device), "normal", bits, p, True)
         codes = coded_oracle.unpack(code, DRAWS, bits)
         if p:
-            kept = coded_oracle.kept(DRAWS, p, SEED)
+            kept = soi_oracle.not_dropped((DRAWS,), SEED, p).numpy()
             assert (codes[~kept] == coded_oracle.ZERO[bits]).all()
             codes = codes[kept]
         exact = float(oracle.exact("normal", oracle.DERIVATIVE, float(np.float32(value))))
@@ -181,7 +181,7 @@ def test_dithering_by_the_words_of_the_elements(bits: int, device: str) -> None:
     x = torch.randn(1000, device=device)
     for index in ((0, 0, 0), (5, 0, 0), (3, 10, 100)):
         _, code = ops.coded_forward(x, None, seed_on(device), "normal", bits, 0.0, True, *index)
-        u = coded_oracle.words(1000, SEED, *index) & np.uint64(0xFFFF)
+        u = soi_oracle.words_of(SEED, 1000, *index) & np.uint64(0xFFFF)
         derivative = coded_oracle.derivative(x, None, "normal")
         exact = derivative * coded_oracle.LEVELS[bits] + coded_oracle.ZERO[bits] + u / 2**16
         codes = coded_oracle.unpack(code, 1000, bits)
@@ -194,26 +194,12 @@ def test_dropout(p: float, device: str) -> None:
     """By the words of the elements; its frequency within 4 sigma; what is kept is scaled."""
     x = torch.full((DRAWS,), 1.5, device=device)
     y, code = ops.coded_forward(x, None, seed_on(device), "normal", 8, p)
-    kept = coded_oracle.kept(DRAWS, p, SEED)
+    kept = soi_oracle.not_dropped((DRAWS,), SEED, p).numpy()
     assert np.array_equal(y.cpu().numpy() != 0, kept)
     assert abs(kept.mean() - (1 - p)) < 4 * math.sqrt(p * (1 - p) / DRAWS)
     value = ops.gate_forward(x[:1], None, "normal").double() / (1 - p)
     torch.testing.assert_close(y[y != 0].double(), value.expand(kept.sum()), rtol=3e-7, atol=0)
     assert (coded_oracle.unpack(code, DRAWS, 8)[~kept] == coded_oracle.ZERO[8]).all()
-
-
-@each(bits=BITS)
-def test_a_word_at_the_threshold_is_kept(bits: int, device: str) -> None:
-    """The word of an element is p 2^32 itself, and no other is."""
-    x = torch.full((100,), 1.5, device=device)
-    words = coded_oracle.words(100, SEED)
-    for p in (words[[0, 57, 99]] / 2**32).tolist():
-        kept = coded_oracle.kept(100, p, SEED)
-        assert (words == p * 2**32).sum() == 1
-        y, code = ops.coded_forward(x, None, seed_on(device), "normal", bits, p)
-        assert np.array_equal(y.cpu().numpy() != 0, kept)
-        codes = coded_oracle.unpack(code, 100, bits)
-        assert np.array_equal(codes != coded_oracle.ZERO[bits], kept)
 
 
 @each(bits=BITS)

@@ -22,8 +22,8 @@ TAKE_A_MASK = [call for call in CORE_CALLS if "mask" in call.tensors]
 TAKE_A_SEED = [call for call in CORE_CALLS if "seed" in call.tensors]
 
 
-def inputs(call: Call, device: str = "cpu") -> list[Tensor]:
-    return call.inputs((9, 34), lambda *s: normal(*s, device=device))
+def inputs(call: Call, device: str = "cpu", *shape: int) -> list[Tensor]:
+    return call.inputs(shape or (9, 34), lambda *s: normal(*s, device=device))
 
 
 def routes(call: Call, gate: str = "normal") -> list[Callable[..., Tensor]]:
@@ -142,11 +142,32 @@ def test_a_strided_mask(call: Call, device: str) -> None:
     assert all(map(bits.same, results, call(*named.values())))
 
 
-# Places
+# Places: where the elements are in a whole tensor
+
+PLACES = [
+    *((1,), (2,), (3,), (4,), (8,), (1001,)),
+    (2**35 - 100,),  # the high word of the counter begins to count
+    (2**40 + 7,),
+    *((5, 17, 100), (3, 100, 1001), (0, 1, 7), (2**35 - 30, 256, 300), (11, 5, 0), (2, 10_000, 3)),
+]
+
+
+def at(call: Call, **place: int) -> Call:
+    return replace(call, options=call.options | place)
+
+
+@each(call=TAKE_A_SEED, place=PLACES)
+def test_random_bits_of_a_place(call: Call, place: tuple[int, ...], device: str) -> None:
+    names = "offset", "row_length", "row_stride"
+    placed = at(call, **dict(zip(names, place, strict=False)))
+    tensors = inputs(call, device, 5, 340)
+    for gate in call.gates:
+        sample = Sample(placed, gate, tensors)
+        torch.testing.assert_close(sample.ours(), sample.expected())
 
 
 @each(call=TAKE_A_SEED, name=["offset", "row_length", "row_stride"])
 def test_a_place_is_not_negative(call: Call, name: str) -> None:
     message = f"gelu_kernels::{call.op.name}: {name} must not be negative, got -2"
     with pytest.raises(ValueError, match=message):
-        replace(call, options=call.options | {name: -2})(*inputs(call))
+        at(call, **{name: -2})(*inputs(call))

@@ -86,31 +86,6 @@ def test_the_scheme(seed: int, gate: str, device: str) -> None:
         assert all(map(torch.equal, results, soi_oracle.expected(x, b, seed, gate)))
 
 
-@each(
-    index=[
-        (1,),
-        (2,),
-        (3,),
-        (4,),
-        (8,),
-        (1001,),
-        (2**35 - 100,),  # the high word of the counter begins to count
-        (2**40 + 7,),
-        (5, 17, 100),
-        (3, 100, 1001),
-        (0, 1, 7),
-        (2**35 - 30, 256, 300),
-        (11, 5, 0),
-        (2, 10_000, 3),
-    ],
-    gate=GATES,
-)
-def test_global_indices(index: tuple[int, ...], gate: str, device: str) -> None:
-    x = torch.randn(1700, device=device)
-    results = ops.soi_forward(x, None, seed_of(9, device), gate, *index)
-    assert all(map(torch.equal, results, soi_oracle.expected(x, None, 9, gate, *index)))
-
-
 @each(dim=[0, 1, 2])
 def test_the_pieces_of_a_tensor_draw_what_the_whole_does(dim: int, device: str) -> None:
     x = torch.randn(6, 10, 14, device=device)

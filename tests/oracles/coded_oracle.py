@@ -1,6 +1,4 @@
-"""The codes of a derivative and their random words, written a second time, in NumPy."""
-
-from fractions import Fraction
+"""The codes of a derivative, written a second time, in NumPy."""
 
 import numpy as np
 import torch
@@ -42,24 +40,22 @@ def derivative(x: Tensor, bias: Tensor | None, gate: str) -> np.ndarray:
     return oracle.reference(gate, oracle.DERIVATIVE, total.astype(np.float64).reshape(-1))
 
 
-def words(n: int, seed: int, *index: int) -> np.ndarray:
-    return soi_oracle.words(seed, soi_oracle.global_index(n, *index))
-
-
-def kept(n: int, p: float, seed: int, *index: int) -> np.ndarray:
-    """Which elements dropout keeps."""
-    return words(n, seed, *index) >= round(Fraction(p) * 2**32)
-
-
 def codes(
-    x: Tensor, bias: Tensor | None, gate: str, bits: int, seed: int | None, ours: Tensor
+    x: Tensor,
+    bias: Tensor | None,
+    gate: str,
+    bits: int,
+    seed: int | None,
+    ours: Tensor,
+    *index: int,
 ) -> np.ndarray:
     """The nearest codes of g'(x + bias), or with a seed random ones. Where an error in the last
     places of the derivative decides between two neighbours, either is right, and it is ours."""
     exact = derivative(x, bias, gate)
     u = 0.5
     if seed is not None:
-        u = (words(exact.size, seed) & np.uint64(0xFFFF)).astype(np.float64) / 2**16
+        words = soi_oracle.words_of(seed, exact.size, *index)
+        u = (words & np.uint64(0xFFFF)).astype(np.float64) / 2**16
     code = exact * LEVELS[bits] + ZERO[bits] + u
     error = LEVELS[bits] * (2.0**-11 if x.dtype.itemsize == 2 else 2.0**-20)
     with np.errstate(invalid="ignore"):  # of NaN

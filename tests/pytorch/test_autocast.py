@@ -3,6 +3,7 @@
 import torch
 
 from gelu_kernels import nn, reference
+from tests import bits
 from tests.calls import PUBLIC_CALLS, SEED, Call, Sample
 from tests.cases import each
 
@@ -26,6 +27,7 @@ def test_the_others_follow_x(call: Call, compiled: bool, device: str) -> None:
     assert leaves[0].grad.dtype == torch.bfloat16
     assert all(t.grad.dtype == torch.float32 for t in others)
     sample = Sample(call, call.gates[0], [t.detach().bfloat16() for t in leaves])
+    assert bits.same(y, sample.ours()[0])
     doubles = sample.leaves(torch.float64)
     (expected,) = sample.expected(*doubles)
     gradients = torch.autograd.grad(expected.sum(), doubles)
