@@ -1,7 +1,7 @@
 """Fixtures that all tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -44,6 +44,14 @@ def seed() -> None:
         torch.manual_seed(0)
     else:  # of all devices it would take 3 ms
         torch.default_generator.manual_seed(0)
+
+
+@pytest.fixture
+def thread_count() -> Iterator[Callable[[int], None]]:
+    """Sets the number of threads for the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

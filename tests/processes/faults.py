@@ -1,49 +1,47 @@
-"""Runs what may hang or kill a process in one of its own."""
+"""Runs what may hang or kill a process in one of its own, and checks the operators in it."""
 
 import os
 import subprocess
 import sys
+from functools import partial
 from textwrap import dedent
 
-# Compares every public operator with the reference, forward and backward. A large call has 40,000
-# elements for several threads; a small call runs on one.
-CHECKS = """
-import os, resource, signal, sys, threading, time
 import torch
-from tests.calls import CALLS, PUBLIC_CALLS, SEED, Sample
 from torch import Tensor
 
-from gelu_kernels import functional, reference
+from tests.calls import PUBLIC_CALLS, SEED, Sample, Shape, normal
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
+# A large call has 40,000 elements for several threads; a small call runs on one.
 LARGE, SMALL = (500, 80), (6, 5)
+Case = tuple[Sample, list[Tensor]]
 
 
 def check(sample: Sample, expected: list[Tensor]) -> None:
-    \"\"\"Draws from a generator of its own.\"\"\"
+    """Draws from a generator of its own."""
+    device = sample.tensors[0].device
     random = sample.call.is_random
-    own = {"generator": torch.Generator().manual_seed(SEED)} if random else {}
+    own = {"generator": torch.Generator(device).manual_seed(SEED)} if random else {}
     leaves = sample.leaves()
     y = sample.call.function(sample.gate)(*leaves, **own)
     ours = [y.detach(), *torch.autograd.grad(y.sum(), leaves)]
     torch.testing.assert_close(ours, expected, **CLOSE)
 
 
-def prepared(shape: tuple[int, ...] = LARGE) -> list[tuple[Sample, list[Tensor]]]:
-    \"\"\"By the reference alone.\"\"\"
+def prepared(shape: Shape = LARGE, device: str = "cpu") -> list[Case]:
+    """Every public operator with its result and gradients by the reference alone."""
     found = []
     for call in PUBLIC_CALLS:
-        sample = call.sample(shape)
+        sample = call.sample(shape, partial(normal, device=device))
         leaves = sample.leaves()
         (y,) = sample.expected(*leaves)
         found.append((sample, [y.detach(), *torch.autograd.grad(y.sum(), leaves)]))
     return found
 
 
-def check_all(cases: list[tuple[Sample, list[Tensor]]]) -> None:
+def check_all(cases: list[Case]) -> None:
     for case in cases:
         check(*case)
-"""
 
 
 def python(script: str, **environment: str) -> str:
@@ -59,8 +57,20 @@ def python(script: str, **environment: str) -> str:
     return result.stdout
 
 
+START = """
+import os, resource, signal, sys, threading, time
+import torch
+from torch import Tensor
+
+from gelu_kernels import functional, reference
+from tests.calls import CALLS, PUBLIC_CALLS
+from tests.processes.faults import CLOSE, SMALL, check, check_all, prepared
+
+torch.set_num_threads(4)
+"""
+
+
 def run(script: str) -> str:
     """With the checks above, on four threads."""
-    start = f"{CHECKS}\ntorch.set_num_threads(4)\n"
     # Else large tensors come from memory that others have freed.
-    return python(start + dedent(script), MALLOC_MMAP_THRESHOLD_="262144")
+    return python(START + dedent(script), MALLOC_MMAP_THRESHOLD_="262144")

@@ -17,17 +17,10 @@ import torch
 
 from gelu_kernels import _C, reference, replace_activations
 from tests import bits
-from tests.calls import CORE_CALLS, DTYPES, PUBLIC_CALLS, Call, Shape, normal
+from tests.calls import CORE_CALLS, DTYPES, Call, Shape, normal
 from tests.cases import each
-from tests.processes.faults import python, run
+from tests.processes.faults import check_all, prepared, python, run
 from tests.processes.together import together
-
-
-@pytest.fixture
-def thread_count():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
 
 
 # With parts for seven threads, for two rows of tiles, for one thread, and with a ragged end.
@@ -62,34 +55,12 @@ def test_nothing_is_left_unwritten(call: Call, device: str) -> None:
 
 def test_calls_from_many_threads(device: str) -> None:
     """Forward and backward on shared tensors and on each thread's own."""
-    calls = [call for call in PUBLIC_CALLS if not call.is_random]
-
-    def make(*shape: int) -> torch.Tensor:
-        return normal(*shape, device=device)
-
-    def check(call: Call, tensors: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
-        leaves = [t.clone().requires_grad_() for t in tensors]
-        (y,) = call(*leaves)
-        ours = [y.detach(), *torch.autograd.grad(y.sum(), leaves)]
-        torch.testing.assert_close(ours, expected)
-
-    def prepared() -> list[tuple]:
-        found = []
-        for call in calls:
-            sample = call.sample((40, 700), make)
-            leaves = sample.leaves()
-            (y,) = sample.expected(*leaves)
-            found.append(
-                (call, sample.tensors, [y.detach(), *torch.autograd.grad(y.sum(), leaves)])
-            )
-        return found
-
-    shared, own = prepared(), [prepared() for _ in range(8)]
+    shape = 40, 700
+    shared, own = prepared(shape, device), [prepared(shape, device) for _ in range(8)]
 
     def work(place: int) -> None:
         for _ in range(5):
-            for case in (*own[place], *shared):
-                check(*case)
+            check_all([*own[place], *shared])
 
     together(*(partial(work, place) for place in range(8)))
 

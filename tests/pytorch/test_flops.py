@@ -1,7 +1,5 @@
 """torch.utils.flop_counter counts as many FLOPs as for the separate functions."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gelu_kernels import functional, nn
 from tests.cases import each
+from tests.processes.faults import python
 
 ROWS, FEATURES, HIDDEN = (3, 5), 8, 12
 
@@ -96,6 +95,4 @@ print(ops.glu_linear_backward_weight in flop_registry)
 @pytest.mark.slow  # an import of torch each; above, one of the orders is tested
 @each(order=ORDERS)
 def test_registered_whenever_the_counter_is_imported(order: str) -> None:
-    script = "import sys\nimport torch\n" + ORDERS[order] + COUNT
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (result.stdout, result.returncode) == ("True\nTrue\n", 0), result.stderr
+    assert python("import sys\nimport torch\n" + ORDERS[order] + COUNT) == "True\nTrue\n"

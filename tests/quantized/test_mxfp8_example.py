@@ -1,7 +1,7 @@
 """examples/mxfp8_mlp.py: its numbers, gradients and training, and the products it has a GPU do."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -25,11 +25,8 @@ SHAPES = [(96, example.PIXELS), *WEIGHTS, (96, example.LOGITS)]
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def one_thread(thread_count: Callable[[int], None]) -> None:
+    thread_count(1)
 
 
 def spread(shape: tuple[int, int]) -> Tensor:

@@ -2,7 +2,7 @@
 the specifications."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -250,14 +250,13 @@ def every_result(dtype: torch.dtype) -> list[Tensor]:
 
 
 @each(dtype=DTYPES)
-def test_the_number_of_threads_changes_nothing(dtype: torch.dtype) -> None:
-    before, results = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3, 5):
-            torch.set_num_threads(threads)
-            results.append(every_result(dtype))
-    finally:
-        torch.set_num_threads(before)
+def test_the_number_of_threads_changes_nothing(
+    dtype: torch.dtype, thread_count: Callable[[int], None]
+) -> None:
+    results = []
+    for threads in (1, 2, 3, 5):
+        thread_count(threads)
+        results.append(every_result(dtype))
     expected, *others = results
     assert all(all(map(same, other, expected)) for other in others)
 
