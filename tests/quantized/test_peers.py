@@ -1,8 +1,6 @@
 """MX data and scales have the bits of torchao's, except where torchao departs from the
 specification (docs/quantized.md)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 from torchao.prototype.mx_formats.config import ScaleCalculationMode
@@ -12,7 +10,7 @@ from gelu_kernels import functional
 from tests import bits
 from tests.cases import each
 from tests.oracles.quantized_oracle import FORMATS
-from tests.quantized.test_quantized import every_bfloat16, spread, straight
+from tests.quantized.test_quantized import any_numbers, spread, straight
 
 MODES = {"floor": ScaleCalculationMode.FLOOR, "rceil": ScaleCalculationMode.RCEIL}
 
@@ -53,20 +51,11 @@ def test_results(dtype: torch.dtype, swizzle: str, mode: str, float8: torch.dtyp
                 assert bits.same(pair.scale, scales)
 
 
-def numbers_of(dtype: torch.dtype) -> Iterator[Tensor]:
-    if dtype == torch.bfloat16:
-        yield from every_bfloat16()
-    else:
-        integers = torch.randint(-(2**31), 2**31, (512, 1024), dtype=torch.int64).int()
-        yield integers.view(torch.float32)
-        yield ((integers & 0x07FFFFFF) | 0x38000000).view(torch.float32)
-
-
 @each(dtype=[torch.bfloat16, torch.float32], mode=MODES, float8=FORMATS)
 def test_any_numbers(dtype: torch.dtype, mode: str, float8: torch.dtype) -> None:
     """All scales are the same, and all data in blocks whose scale is above 2^-127; there torchao
     takes another factor than the inverse of the scale: 2^126 ("floor") or 1 ("rceil")."""
-    for numbers in numbers_of(dtype):
+    for numbers in any_numbers(dtype):
         for pair, of in zip(
             straight(numbers, dtype=float8, mode=mode, along="both"),
             (numbers, numbers.t()),

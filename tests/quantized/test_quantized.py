@@ -3,6 +3,7 @@ the specifications."""
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -42,6 +43,14 @@ def check(data: Tensor, scales: Tensor, expected: Expected) -> None:
     )
 
 
+def check_both(
+    pairs: tuple[Quantized, Quantized], y: Tensor, float8: torch.dtype, mode: str
+) -> None:
+    """The numbers along rows and along columns."""
+    for pair, of in zip(pairs, (y, y.t()), strict=True):
+        check(*pair, quantised(of, float8, "BlockWise1x32", mode))
+
+
 def options(scaling: str) -> dict[str, object]:
     return {"scaling": scaling} | (
         {"scale": torch.tensor(SCALE)} if scaling == "TensorWise" else {}
@@ -58,14 +67,10 @@ def every_bfloat16() -> Iterator[Tensor]:
     neighbours."""
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16)
     by_magnitude = every[every.abs().float().argsort(stable=True)]
-    for order in (every[torch.randperm(2**16)], by_magnitude, mixed(by_magnitude)):
+    mixed = by_magnitude.view(-1, 1024)[:, torch.randperm(1024)].flatten()
+    for order in (every[torch.randperm(2**16)], by_magnitude, mixed):
         yield order.view(-1, 256)
         yield order.view(256, -1).t()
-
-
-def mixed(t: Tensor) -> Tensor:
-    groups = t.view(-1, 1024)
-    return groups[:, torch.randperm(1024)].flatten()
 
 
 def straight(numbers: Tensor, **choices: object) -> Quantized | tuple[Quantized, Quantized]:
@@ -73,22 +78,21 @@ def straight(numbers: Tensor, **choices: object) -> Quantized | tuple[Quantized,
     return functional.quantized_gate_backward(numbers, torch.full_like(numbers, 100), **choices)
 
 
-@each(float8=FORMATS, mode=["floor", "rceil"])
-def test_every_bfloat16(float8: torch.dtype, mode: str) -> None:
-    for numbers in every_bfloat16():
-        row, column = straight(numbers, dtype=float8, mode=mode, along="both")
-        check(*row, quantised(numbers, float8, "BlockWise1x32", mode))
-        check(*column, quantised(numbers.t(), float8, "BlockWise1x32", mode))
+def any_numbers(dtype: torch.dtype) -> Iterator[Tensor]:
+    """Every bfloat16, or random bits of float32: of all magnitudes, and of similar ones."""
+    if dtype == torch.bfloat16:
+        yield from every_bfloat16()
+    else:
+        integers = torch.randint(-(2**31), 2**31, (512, 1024), dtype=torch.int64).int()
+        yield integers.view(torch.float32)
+        yield ((integers & 0x07FFFFFF) | 0x38000000).view(torch.float32)
 
 
-@each(float8=FORMATS, mode=["floor", "rceil"])
-def test_random_bits_of_float32(float8: torch.dtype, mode: str) -> None:
-    integers = torch.randint(-(2**31), 2**31, (256, 1024), dtype=torch.int64).int()
-    near = (integers & 0x07FFFFFF) | 0x38000000  # of like magnitudes
-    for numbers in (integers.view(torch.float32), near.view(torch.float32)):
-        row, column = straight(numbers, dtype=float8, mode=mode, along="both")
-        check(*row, quantised(numbers, float8, "BlockWise1x32", mode))
-        check(*column, quantised(numbers.t(), float8, "BlockWise1x32", mode))
+@each(dtype=DTYPES, float8=FORMATS, mode=["floor", "rceil"])
+def test_any_numbers(dtype: torch.dtype, float8: torch.dtype, mode: str) -> None:
+    for numbers in any_numbers(dtype):
+        pairs = straight(numbers, dtype=float8, mode=mode, along="both")
+        check_both(pairs, numbers, float8, mode)
 
 
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, -math.nan, 2.0**-133, -(2.0**-126), 3e38]
@@ -100,9 +104,8 @@ def test_special_blocks(dtype: torch.dtype, mode: str) -> None:
     rows = [torch.full((32,), special, dtype=dtype) for special in SPECIAL]
     rows += [torch.cat([row[:1], torch.randn(31).to(dtype)]) for row in rows]
     numbers = torch.stack([*rows, *rows[: 32 - len(rows)]])
-    row, column = straight(numbers, mode=mode, along="both")
-    check(*row, quantised(numbers, torch.float8_e4m3fn, "BlockWise1x32", mode))
-    check(*column, quantised(numbers.t(), torch.float8_e4m3fn, "BlockWise1x32", mode))
+    pairs = straight(numbers, mode=mode, along="both")
+    check_both(pairs, numbers, torch.float8_e4m3fn, mode)
 
 
 @each(
@@ -152,14 +155,18 @@ def test_columns_and_swizzled_scales(dtype: torch.dtype, mode: str, shape: Shape
             if swizzle != "NO_SWIZZLE":
                 n, m = of.shape
                 assert scales.shape == (32 * -(-n // 128), 16 * -(-m // 128))
-                padding = scales.view(torch.uint8).count_nonzero()
-                scales = unswizzled(scales, n, m // 32)
-                assert padding == scales.count_nonzero()
-                scales = scales.view(torch.float8_e8m0fnu)
+                nonzero = scales.view(torch.uint8).count_nonzero()
+                scales = ordinary(scales, n, m)
+                assert nonzero == scales.view(torch.uint8).count_nonzero()
             check(pair.data, scales, quantised(of, torch.float8_e4m3fn, "BlockWise1x32", mode))
         alone = [functional.quantized_gate(x, along=along, **chosen) for along in ("row", "column")]
         for pair, of_both in zip(alone, (row, column), strict=True):
             assert all(same(a, b) for a, b in zip(pair, of_both, strict=True))
+
+
+def ordinary(scales: Tensor, rows: int, columns: int) -> Tensor:
+    """Swizzled scales in row-major order, without the padding."""
+    return unswizzled(scales, rows, columns // 32).view(torch.float8_e8m0fnu)
 
 
 def same(a: Tensor, b: Tensor) -> bool:
@@ -176,20 +183,15 @@ def test_backward(gate: str, dtype: torch.dtype, shape: Shape) -> None:
     """The unquantised operators' gradients, quantised."""
     dy, x, up = backward(dtype, *shape)
     bias = torch.randn(shape[1]).to(dtype)
-    float8, kind = torch.float8_e5m2, "BlockWise1x32"
-
-    def compare(pairs: tuple[Quantized, Quantized], dx: Tensor) -> None:
-        check(*pairs[0], quantised(dx, float8, kind, "rceil"))
-        check(*pairs[1], quantised(dx.t(), float8, kind, "rceil"))
-
-    chosen = {"gate": gate, "dtype": float8, "along": "both", "mode": "rceil"}
+    compare = partial(check_both, float8=torch.float8_e5m2, mode="rceil")
+    chosen = {"gate": gate, "dtype": torch.float8_e5m2, "along": "both", "mode": "rceil"}
     compare(
         functional.quantized_gate_backward(dy, x, **chosen), ops.gate_backward(dy, x, None, gate)
     )
     dx, dbias = ops.gate_backward_bias(dy, x, bias, gate)
-    pairs, dbias_beside = functional.quantized_gate_backward(dy, x, bias, **chosen)
+    pairs, found = functional.quantized_gate_backward(dy, x, bias, **chosen)
     compare(pairs, dx)
-    assert same(dbias_beside, dbias)
+    assert same(found, dbias)
     for pairs, gradient in zip(
         functional.quantized_glu_backward(dy, x, up, **chosen),
         ops.glu_backward(dy, x, up, None, gate),
@@ -200,9 +202,7 @@ def test_backward(gate: str, dtype: torch.dtype, shape: Shape) -> None:
     dx = ops.glu_halves_backward(dy, halves, None, gate)
     compare(functional.quantized_glu_backward(dy, halves, **chosen), dx)
     swizzled = functional.quantized_glu_backward(dy, halves, **chosen, swizzle="SWIZZLE_32_4_4")
-    for pair, of in zip(swizzled, (dx, dx.t()), strict=True):
-        scales = unswizzled(pair.scale, of.shape[0], of.shape[1] // 32)
-        check(pair.data, scales.view(torch.float8_e8m0fnu), quantised(of, float8, kind, "rceil"))
+    compare([Quantized(q.data, ordinary(q.scale, *q.data.shape)) for q in swizzled], dx)
 
 
 @each(scaling=SCALINGS, layout=LAYOUTS)
