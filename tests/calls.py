@@ -47,6 +47,17 @@ def positive(t: Tensor) -> Tensor:
     return t.abs().nan_to_num(1, posinf=torch.inf) + 0.5
 
 
+class AsModule(torch.nn.Module):
+    """A function as a module, as torch.export takes it."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Tensor) -> object:
+        return self.function(*tensors)
+
+
 @dataclass(frozen=True)
 class Call:
     """An operator with a choice of its optional tensors."""

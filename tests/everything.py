@@ -28,11 +28,6 @@ def everything(*tensors: Tensor) -> Results:
     return tuple(results)
 
 
-class Layer(torch.nn.Module):
-    def forward(self, *tensors: Tensor) -> Results:
-        return everything(*tensors)
-
-
 class Everything:
     """Its tensors, and a comparison with the expected results."""
 

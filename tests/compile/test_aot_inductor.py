@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gelu_kernels import reference
 from gelu_kernels.compile import disable_fusion, enable_fusion
 from tests import ROOT
-from tests.everything import Everything, Layer
+from tests.calls import AsModule
+from tests.everything import Everything, everything
 
 EXAMPLE = ROOT / "examples" / "aot_inductor.py"
 spec = importlib.util.spec_from_file_location("aot_inductor", EXAMPLE)
@@ -90,7 +91,7 @@ def test_the_documented_lines_are_in_the_program() -> None:
 
 @pytest.mark.slow
 def test_every_public_operator(tmp_path: Path) -> None:
-    everything = Everything("cpu")
-    exported = torch.export.export(Layer(), tuple(everything.tensors))
+    whole = Everything("cpu")
+    exported = torch.export.export(AsModule(everything), tuple(whole.tensors))
     path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "f.pt2"))
-    everything.check(torch._inductor.aoti_load_package(path), has_gradients=False)
+    whole.check(torch._inductor.aoti_load_package(path), has_gradients=False)

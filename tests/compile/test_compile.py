@@ -15,10 +15,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels.operators.types import Extent
-from tests.calls import PUBLIC_CALLS, SEED, Call, Results
+from tests.calls import PUBLIC_CALLS, SEED, AsModule, Call, Results
 from tests.cases import each
 from tests.compile.comparison import check, close
-from tests.everything import Everything, Layer, everything, function, sample_of
+from tests.everything import Everything, everything, function, sample_of
 
 
 @pytest.fixture(autouse=True)
@@ -136,13 +136,13 @@ def check_one_input_alone(call: Call, device: str) -> None:
 
 def test_export(device: str) -> None:
     """For any number of rows; a call draws the seeds that eager calls draw."""
-    everything = Everything(device)
+    tensors = tuple(Everything(device).tensors)
     rows = torch.export.Dim("rows", min=2)
     extents = [extent for call in PUBLIC_CALLS for extent in call.tensors.values()]
     fixed = Extent.COLUMNS, Extent.NUMBER
     shapes = tuple(None if extent in fixed else {0: rows} for extent in extents)
     exported = torch.export.export(
-        Layer(), tuple(everything.tensors), dynamic_shapes=(shapes,), strict=True
+        AsModule(everything), tensors, dynamic_shapes=(shapes,), strict=True
     )
     decomposed = exported.run_decompositions()
     targets = {node.target for node in decomposed.graph.nodes}

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from gelu_kernels import decompositions, functional, nn, reference
-from tests.calls import CORE_CALLS, DTYPES, GATES, PUBLIC_CALLS, Call, as_tuple, normal
+from tests.calls import CORE_CALLS, DTYPES, GATES, PUBLIC_CALLS, AsModule, Call, as_tuple, normal
 from tests.cases import each
 from tests.compile.comparison import bf16_close, close
 from tests.everything import function, sample_of
@@ -92,20 +92,18 @@ def test_a_bias_is_added_in_float32() -> None:
     assert (of_rounded_sum.double() - exact).abs() > 2**-9
 
 
-class Forms(torch.nn.Module):
+def forms(*tensors: list[Tensor]) -> list[Tensor]:
     """Every form of a public operator that ATen can express, with every gate that it takes."""
-
-    def forward(self, *tensors: list[Tensor]) -> list[Tensor]:
-        return [
-            call.function(gate)(*operands)
-            for call, operands in zip(PUBLIC, tensors, strict=True)
-            for gate in call.gates
-        ]
+    return [
+        call.function(gate)(*operands)
+        for call, operands in zip(PUBLIC, tensors, strict=True)
+        for gate in call.gates
+    ]
 
 
 def test_programs(device: str) -> None:
     samples = [call.sample((6, 4), lambda *s: torch.randn(s, device=device)) for call in PUBLIC]
-    program = torch.export.export(Forms(), tuple(sample.tensors for sample in samples))
+    program = torch.export.export(AsModule(forms), tuple(sample.tensors for sample in samples))
     program = program.run_decompositions(decompositions())
     assert not ours(targets(program.graph))
     results = iter(program.module()(*[sample.tensors for sample in samples]))
@@ -227,15 +225,6 @@ def test_together_with_torchs_own() -> None:
     assert not ours(targets(program.graph))
 
 
-class Calls(torch.nn.Module):
-    def __init__(self, f: Callable[[Tensor], object]) -> None:
-        super().__init__()
-        self.f = f
-
-    def forward(self, x: Tensor) -> object:
-        return self.f(x)
-
-
 @each(
     refused=[
         (nn.SOIMap(), r"soi_forward .* random numbers: call model.eval\(\) before"),
@@ -253,7 +242,7 @@ class Calls(torch.nn.Module):
 )
 def test_what_has_no_form_says_what_to_do(refused: tuple[Callable, str]) -> None:
     f, message = refused
-    program = torch.export.export(Calls(f), (torch.randn(3, 64),))
+    program = torch.export.export(AsModule(f), (torch.randn(3, 64),))
     with pytest.raises(NotImplementedError, match=f"gelu_kernels::{message}"):
         program.run_decompositions(decompositions())
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gelu_kernels import decompositions, functional, nn, reference, replace_activations
-from tests.calls import GATES
+from tests.calls import GATES, AsModule
 from tests.oracles.oracle import VALUE
 from tests.oracles.oracle import reference as exact
 
@@ -46,23 +46,14 @@ def operators(program: torch.onnx.ONNXProgram) -> list[str]:
     return [node.op_type for node in program.model.graph]
 
 
-class Calls(torch.nn.Module):
-    def __init__(self, *functions: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.functions = functions
-
-    def forward(self, *tensors: Tensor) -> list[Tensor]:
-        return [f(*tensors) for f in self.functions]
-
-
 @pytest.mark.parametrize(
     "dtype", [torch.float32, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
 )
 def test_error_of_a_gate(dtype: torch.dtype) -> None:
     """Within 4 eps abs(x) for the eps of float32, and half a unit of a 16-bit result."""
     x = torch.linspace(-20, 20, 10001).to(dtype)
-    gates = [lambda x, gate=gate: functional.gate(x, gate=gate) for gate in GATES]
-    results = run(to_onnx(Calls(*gates), x[:3]), x)
+    gates = AsModule(lambda x: [functional.gate(x, gate=gate) for gate in GATES])
+    results = run(to_onnx(gates, x[:3]), x)
     half_unit = torch.finfo(dtype).eps / 2 * (dtype == torch.float16)
     for gate, y in zip(GATES, results, strict=True):
         assert y.dtype == dtype
@@ -144,11 +135,13 @@ def test_functions() -> None:
     options = {"gate": "logistic_1702", "limit": 1.5, "up_offset": 1.0}
     x, up, weight = torch.randn(50, 8), torch.randn(50, 8), torch.rand(50)
     x[0, :4] = torch.tensor([-1.0, 0.0, 0.5, 2.0])
-    model = Calls(
-        lambda x, up, weight: functional.glu(x, up, weight=weight, **options),
-        lambda x, up, weight: functional.glu(torch.cat([x, up], -1), weight=weight, **options),
-        lambda x, up, weight: functional.glu(x, up, gate="cauchy"),
-        lambda x, up, weight: functional.cdf_gate(x, 0.5, 0.0),
+    model = AsModule(
+        lambda x, up, weight: [
+            functional.glu(x, up, weight=weight, **options),
+            functional.glu(torch.cat([x, up], -1), weight=weight, **options),
+            functional.glu(x, up, gate="cauchy"),
+            functional.cdf_gate(x, 0.5, 0.0),
+        ]
     )
     *units, step = run(to_onnx(model, x[:3], up[:3], weight[:3]), x, up, weight)
     assert torch.equal(step[0, :4], torch.tensor([0.0, 0.0, 0.25, 2.0]))

@@ -15,13 +15,12 @@ from torch.func import grad, vmap
 from gelu_kernels import functional, nn
 from gelu_kernels.operators.table import APPROXIMATE
 from tests import bits as patterns
-from tests.calls import DTYPES, GATES
+from tests.calls import DTYPES, GATES, SEED, AsModule
 from tests.cases import each
 from tests.oracles import coded_oracle, oracle, soi_oracle, sweeps
 
 ops = torch.ops.gelu_kernels
 BITS = [8, 4]
-SEED = 0x123456789ABCDEF
 DRAWS = 2**20
 
 
@@ -329,12 +328,9 @@ def test_compile(options: dict, backend: str, device: str) -> None:
 
 
 def test_export(device: str) -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return functional.gelu(x, save="8bit")
-
     x = torch.randn(5, 6, device=device)
-    exported = torch.export.export(Model(), (x,)).module()
+    model = AsModule(partial(functional.gelu, save="8bit"))
+    exported = torch.export.export(model, (x,)).module()
     assert torch.equal(exported(x), functional.gelu(x))
 
 

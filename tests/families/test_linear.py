@@ -4,6 +4,7 @@ of their memory.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels import functional, reference
 from tests import bits
-from tests.calls import DTYPES, GATES, normal
+from tests.calls import DTYPES, GATES, AsModule, normal
 from tests.cases import each
 from tests.replace.replacements import SavedBytes
 
@@ -365,12 +366,9 @@ def test_compiled_autograd(form: Form) -> None:
 
 @each(form=FORMS, strict=[False, True])
 def test_export(form: Form, strict: bool) -> None:
-    class Layer(torch.nn.Module):
-        def forward(self, *tensors: Tensor) -> Tensor:
-            return form.ours("normal", *tensors)
-
     tensors = tuple(t.detach() for t in form.inputs((5, 32)))
-    exported = torch.export.export(Layer(), tensors, strict=strict).module()
+    layer = AsModule(partial(form.ours, "normal"))
+    exported = torch.export.export(layer, tensors, strict=strict).module()
     assert bits.same(exported(*tensors), form.separate("normal", *tensors))
 
 

@@ -220,20 +220,3 @@ def test_state_of_linear(kind: Callable[..., torch.nn.Module], bias: bool) -> No
     assert found.keys() == other.state_dict().keys()
     assert all(torch.equal(t, other.state_dict()[name]) for name, t in found.items())
     assert torch.equal(gate_bias, torch.zeros(3))
-
-
-@each(kind=[*LAYERS, nn.MLP])
-def test_initialised_after_the_meta_device(kind: Callable[..., torch.nn.Module]) -> None:
-    """By the recipe of FSDP2."""
-    with torch.device("meta"):
-        model = kind(3, 4)
-    model.to_empty(device="cpu")
-    for parameter in model.parameters():
-        parameter.data.fill_(torch.nan)
-    torch.manual_seed(0)
-    for module in model.modules():
-        if hasattr(module, "reset_parameters"):
-            module.reset_parameters()
-    torch.manual_seed(0)
-    expected = kind(3, 4).state_dict()
-    assert all(torch.equal(t, expected[name]) for name, t in model.state_dict().items())

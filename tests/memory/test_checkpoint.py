@@ -10,21 +10,10 @@ from torch.nn import Linear, Module, Sequential
 from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels import functional, nn
-from tests.calls import SEED
+from tests.calls import SEED, AsModule
 from tests.cases import each
 
 Call = Callable[[Tensor], Tensor]
-
-
-class Function(Module):
-    """A function as a module."""
-
-    def __init__(self, function: Call) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 # Of inputs with 40 features, and as many of the result.
@@ -33,11 +22,11 @@ PARTS: dict[str, Callable[[], Module]] = {
     "8bit": partial(nn.GELU, save="8bit"),
     "8bit, dither": partial(nn.GELU, save="8bit", dither=True),
     "4bit, dither": partial(nn.LinearGELU, 40, 40, save="4bit", dither=True),
-    "soi_map": lambda: Function(functional.soi_map),
+    "soi_map": lambda: AsModule(functional.soi_map),
     "SOIMap": partial(nn.SOIMap, "logistic"),
-    "gate_dropout": lambda: Function(partial(functional.gate_dropout, p=0.3)),
+    "gate_dropout": lambda: AsModule(partial(functional.gate_dropout, p=0.3)),
     "glu_dropout": lambda: Sequential(
-        Linear(40, 80), Function(partial(functional.glu_dropout, p=0.3))
+        Linear(40, 80), AsModule(partial(functional.glu_dropout, p=0.3))
     ),
     "CDFGate": nn.CDFGate,
     "GateLinear": partial(nn.GateLinear, 40, 40, gate_bias=True),

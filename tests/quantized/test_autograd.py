@@ -13,6 +13,7 @@ from torch.library import opcheck
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized
 from tests import bits
+from tests.calls import AsModule
 from tests.cases import each
 
 ops = torch.ops.gelu_kernels
@@ -276,15 +277,12 @@ def test_inductor() -> None:
 
 
 def test_exported() -> None:
-    class Model(torch.nn.Module):
-        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-            return tuple(functional.quantized_swiglu(x, along="column"))
-
+    model = AsModule(lambda x: tuple(functional.quantized_swiglu(x, along="column")))
     rows = torch.export.Dim("blocks", max=1024) * 32
     x = torch.randn(64, 128)
-    program = torch.export.export(Model(), (x,), dynamic_shapes=({0: rows},))
+    program = torch.export.export(model, (x,), dynamic_shapes=(({0: rows},),))
     other = torch.randn(96, 128)
-    for ours, exported in zip(Model()(other), program.module()(other), strict=True):
+    for ours, exported in zip(model(other), program.module()(other), strict=True):
         assert bits.same(ours, exported)
 
 
