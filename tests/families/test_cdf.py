@@ -34,6 +34,11 @@ def exact(gate: str, x: float, loc: float, scale: float) -> Expected:
     return [(y, y), (distribution + slope, size), (-slope, slope), (-slope * z, slope * z)]
 
 
+def run(dy: Tensor, x: Tensor, loc: Tensor, scale: Tensor, gate: str) -> list[Tensor]:
+    tensors = x, loc, scale
+    return [ops.cdf_gate_forward(*tensors, gate), *ops.cdf_gate_backward(dy, *tensors, gate)]
+
+
 def end_of_tail(gate: str, dtype: torch.dtype) -> float:
     """Where F(-a) is no longer a normal number."""
     a = 1.0
@@ -50,11 +55,7 @@ def test_accuracy(gate: str, dtype: torch.dtype, device: str) -> None:
     loc, scale = (3 * normal(n)).to(dtype), positive(normal(n)).to(dtype)
     z = torch.cat([torch.linspace(-end, end / 4, n // 2), 3 * torch.randn(n - n // 2)])
     x = (loc + z.to(dtype) * scale).to(dtype)
-    tensors = [t.to(device) for t in (x, loc, scale)]
-    results = (
-        ops.cdf_gate_forward(*tensors, gate),
-        *ops.cdf_gate_backward(torch.ones_like(tensors[0]), *tensors, gate),
-    )
+    results = run(*(t.to(device) for t in (torch.ones_like(x), x, loc, scale)), gate)
     numbers = list(zip(*(t.tolist() for t in (x, loc, scale)), strict=True))
     columns = zip(*(exact(gate, *three) for three in numbers), strict=True)
     distributions = [
@@ -81,10 +82,7 @@ def test_16_bits(
     x = oracle.every_16_bit_input(dtype)
     x = x[x.isfinite()]
     stored = [torch.full((), number, dtype=dtype) for number in parameters]
-    y = functional.cdf_gate(x.to(device), *[t.to(device) for t in stored], gate=gate)
-    dx, _, _ = ops.cdf_gate_backward(
-        torch.ones_like(y), x.to(device), *[t.to(device) for t in stored], gate
-    )
+    y, dx, _, _ = run(*(t.to(device) for t in (torch.ones_like(x), x, *stored)), gate)
     z = ((x.double() - stored[0].double()) / stored[1].double()).requires_grad_()
     distribution = reference.DISTRIBUTIONS[gate](z)
     (density,) = torch.autograd.grad(distribution.sum(), z)
@@ -115,9 +113,8 @@ def test_scale_of_zero(gate: str, dtype: torch.dtype, device: str) -> None:
     for shape in ((), (len(x),)):
         for scale in (zero, -zero):
             parameters = [t.expand(shape).contiguous() for t in (loc, scale)]
-            y = ops.cdf_gate_forward(x, *parameters, gate)
+            y, dx, dloc, dscale = run(torch.ones_like(x), x, *parameters, gate)
             assert torch.equal(y.double(), x.double() * step)
-            dx, dloc, dscale = ops.cdf_gate_backward(torch.ones_like(x), x, *parameters, gate)
             assert torch.equal(dx.double(), step)
             assert not dloc.any() and not dscale.any()
 
@@ -126,14 +123,12 @@ def test_scale_of_zero(gate: str, dtype: torch.dtype, device: str) -> None:
 def test_limits(gate: str, dtype: torch.dtype, device: str) -> None:
     x = torch.tensor([math.inf, -math.inf, math.nan], dtype=dtype, device=device)
     loc, scale = (torch.full((), number, dtype=dtype, device=device) for number in (0.5, 2))
-    y = ops.cdf_gate_forward(x, loc, scale, gate)
+    y, dx, dloc, dscale = run(torch.ones_like(x), x, loc, scale, gate)
     at_minus_infinity = ops.gate_forward(x[1], None, gate)
     assert torch.equal(y[:2], torch.stack([x[0], 2 * at_minus_infinity]))
     assert y[1].signbit() and y[2].isnan()
-    dx, dloc, dscale = ops.cdf_gate_backward(torch.ones_like(x), x, loc, scale, gate)
     assert dx[:2].tolist() == [1, 0] and dx[2].isnan()
-    for results in (dloc, dscale):
-        assert results.isnan()
+    assert dloc.isnan() and dscale.isnan()
     of_infinities = ops.cdf_gate_backward(torch.ones_like(x[:2]), x[:2], loc, scale, gate)
     assert not of_infinities[1].any() and not of_infinities[2].any()
 
@@ -196,17 +191,9 @@ def test_bits_of_a_number_and_a_vector(mix: dict[str, tuple[int, ...]], backend:
             shapes = [(70, columns), *((columns,) if shape else () for shape in mix.values())]
             x, loc, scale = (normal(*shape, dtype=dtype) for shape in shapes)
             tensors = normal(70, columns, dtype=dtype), x, loc, positive(scale)
-            expected = (
-                ops.cdf_gate_forward(*tensors[1:], "normal"),
-                *ops.cdf_gate_backward(*tensors, "normal"),
-            )
             with kernels_for(backend) as device:
-                there = [t.to(device, copy=True) for t in tensors]
-                results = (
-                    ops.cdf_gate_forward(*there[1:], "normal"),
-                    *ops.cdf_gate_backward(*there, "normal"),
-                )
-            for result, e in zip(results, expected, strict=True):
+                results = run(*(t.to(device, copy=True) for t in tensors), "normal")
+            for result, e in zip(results, run(*tensors, "normal"), strict=True):
                 assert bits.differing(result.cpu(), e) == 0
 
 

@@ -18,6 +18,7 @@ from gelu_kernels import functional, reference
 from tests.bits import differing, same
 from tests.calls import CALLS, DTYPES, GATES, SEED, Call
 from tests.cases import each
+from tests.families.test_coded import gradients, with_what_is_saved
 from tests.oracles import coded_oracle, oracle, soi_oracle
 
 ops = torch.ops.gelu_kernels
@@ -272,9 +273,7 @@ def test_saved_bytes(case: tuple, dtype: torch.dtype, device: str) -> None:
     """The operands, and a bit for each element."""
     function, _, shapes = case
     operands = [torch.randn(s, device=device).to(dtype).requires_grad_() for s in shapes]
-    saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
-        y = function(*operands)
+    y, saved = with_what_is_saved(function, *operands)
     assert sum(t.nbytes for t in saved) == sum(t.nbytes for t in operands) + (y.numel() + 7) // 8
     assert {t.data_ptr() for t in operands} < {t.data_ptr() for t in saved}
 
@@ -287,20 +286,17 @@ def test_saved_codes(biased: bool, code: tuple[str, float], device: str) -> None
     """The mask and values of a call without a code. The derivative of what is kept has a code's
     error, and of what is dropped none."""
     save, bound = code
-    p, x = 0.3, torch.randn(7, 33, device=device, requires_grad=True)
-    bias = [torch.randn(33, device=device, requires_grad=True)] if biased else []
-    saved = []
-    results = []
-    for options in ({}, {"save": save}, {"save": save, "dither": True}):
-        torch.manual_seed(0)
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda t: saved.append((t.dtype, t.nbytes)) or t, lambda t: t
-        ):
-            y = functional.gate_dropout(x, *bias, p=p, gate="logistic", **options)
-        results.append([y, *torch.autograd.grad(y.sum(), [x, *bias])])
-    (y, dx, *dbias), *coded = results
-    assert saved[-2:] == 2 * [(torch.uint8, -(-7 * 33 * int(save[0]) // 8))]
-    for (coded_y, coded_dx, *coded_dbias), steps in zip(coded, (1, 2), strict=True):
+    p, shapes = 0.3, [(7, 33), (33,)][: 1 + biased]
+    operands = [torch.randn(shape, device=device, requires_grad=True) for shape in shapes]
+    function = partial(functional.gate_dropout, p=p, gate="logistic")
+    y, dx, *dbias = gradients(function, *operands)
+    for options, steps in (({}, 1), ({"dither": True}, 2)):
+        coded = partial(function, save=save, **options)
+        _, saved = with_what_is_saved(coded, *operands)
+        assert [(t.dtype, t.nbytes) for t in saved] == [
+            (torch.uint8, -(-7 * 33 * int(save[0]) // 8))
+        ]
+        coded_y, coded_dx, *coded_dbias = gradients(coded, *operands)
         assert same(coded_y, y)
         assert (coded_dx[y == 0] == 0).all()
         assert (coded_dx - dx).abs().max() <= steps * bound / (1 - p) + 1e-6
@@ -314,19 +310,16 @@ def test_saved_codes(biased: bool, code: tuple[str, float], device: str) -> None
 )
 def test_saved_codes_without_dropout(options: dict, saved: dict, device: str) -> None:
     x = torch.randn(5, 9, device=device, requires_grad=True)
-    results = []
-    for function in (partial(functional.gate_dropout, **options), functional.gate):
-        torch.manual_seed(0)
-        y = function(x, **saved)
-        results.append((y, *torch.autograd.grad(y.sum(), x)))
-    assert all(map(same, *results))
+    functions = partial(functional.gate_dropout, **options), functional.gate
+    assert all(map(same, *(gradients(partial(f, **saved), x) for f in functions)))
 
 
 def test_saving_a_code_without_a_gradient(device: str) -> None:
-    """test_coded.py sees that no code is made."""
+    """No code is made (see test_coded.py), and the same elements are dropped."""
     x = torch.randn(5, 9, device=device)
     for operands in ((x,), (x, x[0])):
-        torch.manual_seed(0)
-        expected = functional.gate_dropout(*operands)
-        torch.manual_seed(0)
-        assert same(functional.gate_dropout(*operands, save="4bit"), expected)
+        results = []
+        for options in ({}, {"save": "4bit"}):
+            torch.manual_seed(0)
+            results.append(functional.gate_dropout(*operands, **options))
+        assert same(*results)
