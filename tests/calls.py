@@ -267,7 +267,7 @@ class Sample:
         return tuple(found[name] for name in outputs)
 
     def _coded(self, t: dict[str, Tensor]) -> Results:
-        """A result is linear in x: its derivative is a constant, which its code stands for."""
+        """The result is linear in x: its slope is the constant that the code stands for."""
         p, bits = self.call.options.get("p", 0.0), self.call.options["bits"]
         like = t[self.call.leading]
 
@@ -309,7 +309,7 @@ class Sample:
 
     @property
     def _value(self) -> Callable[..., Tensor]:
-        """Of the operands; linear for a mask, with zeros for the gradients of loc and scale."""
+        """A function of the operands: with a mask linear, its gradients of loc and scale zero."""
         if self.call.op.family != "soi":
             gate, distribution = getattr(reference, self.gate), reference.DISTRIBUTIONS[self.gate]
             return formula_of(self.call.formula, gate, distribution, self._dropout, reference.clamp)

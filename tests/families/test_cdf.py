@@ -21,7 +21,7 @@ from tests.oracles.oracle import mpf
 ops = torch.ops.gelu_kernels
 WIDE, HALF = [torch.float32, torch.float64], [torch.float16, torch.bfloat16]
 FORWARD, BACKWARD = core("cdf_gate_forward"), core("cdf_gate_backward")
-Expected = list[tuple[mpf, mpf]]  # with the size of what is added up
+Expected = list[tuple[mpf, mpf]]  # each with the sum of its terms' absolute values
 
 
 def exact(gate: str, x: float, loc: float, scale: float) -> Expected:
@@ -76,9 +76,8 @@ def test_accuracy(gate: str, dtype: torch.dtype, device: str) -> None:
 def test_16_bits(
     gate: str, dtype: torch.dtype, parameters: tuple[float, float], device: str
 ) -> None:
-    """For every x. The two terms of the gradient, each with float32's errors, may cancel. Nothing
-    is left of the second term where the density of a Cauchy distribution underflows, nor of its F
-    where z overflows."""
+    """For every x. The two terms of the gradient, each with float32's errors, may cancel. dx is
+    not compared where the density of a Cauchy distribution underflows, y not where z overflows."""
     x = oracle.every_16_bit_input(dtype)
     x = x[x.isfinite()]
     stored = [torch.full((), number, dtype=dtype) for number in parameters]
@@ -137,7 +136,7 @@ SHAPES = [(1,), (1023,), (1025,), (300_007,), (40, 63), (40, 64), (300, 513), (2
 
 
 def expected_sums(dy: Tensor, x: Tensor, loc: Tensor, scale: Tensor, gate: str) -> list[Tensor]:
-    """And the sums of the terms' absolute values."""
+    """The sums of the terms, and of their absolute values."""
     wide = [t.double().requires_grad_() for t in (x, *torch.broadcast_tensors(loc, scale, x)[:2])]
     y = wide[0] * reference.DISTRIBUTIONS[gate]((wide[0] - wide[1]) / wide[2])
     terms = torch.autograd.grad(y, wide[1:], dy.double())

@@ -1,4 +1,4 @@
-"""save="8bit" and "4bit": the derivative that backward keeps, its codes and their roundings."""
+"""save="8bit" and "4bit": the derivative saved for backward, its codes and how they round."""
 
 import math
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def seed_on(device: str) -> Tensor:
 
 
 def largest_error(x: Tensor, gate: str, bits: int) -> float:
-    """Of the decoded derivative."""
+    """The largest error of the decoded derivative."""
     y, code = ops.coded_forward(x, None, None, gate, bits)
     assert patterns.differing(y, ops.gate_forward(x, None, gate)) == 0
     codes = coded_oracle.unpack(code, x.numel(), bits)
@@ -42,7 +42,7 @@ def largest_error(x: Tensor, gate: str, bits: int) -> float:
 
 @each(gate=GATES, dtype=DTYPES)
 def test_error(gate: str, dtype: torch.dtype, device: str) -> None:
-    """In 16 bits for every input."""
+    """Of a 16-bit dtype, every input."""
     x = torch.linspace(-9, 9, 2**16, dtype=dtype)
     if dtype.itemsize == 2:
         x = oracle.every_16_bit_input(dtype)
@@ -66,7 +66,7 @@ def test_error_of_float32(gate: str, device: str) -> None:
 
 @each(dtype=DTYPES)
 def test_values_with_a_bias(dtype: torch.dtype, device: str) -> None:
-    """The gate's own, also where a sum is halfway between two numbers."""
+    """The values are the gate's, also where a sum lies halfway between two numbers."""
     x = torch.arange(2.0, 6001.0, 2, device=device).to(dtype)
     for bias in (torch.ones_like(x), -x + 0.1):
         for bits in BITS:
@@ -106,7 +106,7 @@ def test_every_code_is_decoded(bits: int, device: str) -> None:
 
 @each(dtype=DTYPES, p=[0.0, 0.3], bits=BITS)
 def test_gradient(dtype: torch.dtype, p: float, bits: int, device: str) -> None:
-    """dy times what the code stands for, in float64."""
+    """dy times the decoded derivative, in float64."""
     x = torch.linspace(-5, 5, 5000, dtype=dtype, device=device).view(100, 50)
     dy = torch.randn(100, 50, dtype=torch.float64).to(device, dtype)
     seed = seed_on(device) if p else None
@@ -133,7 +133,7 @@ def test_gradient(dtype: torch.dtype, p: float, bits: int, device: str) -> None:
 
 @each(shape=[(7, 1), (7, 33), (3, 1025), (3, 4097)], bits=BITS)
 def test_rows_that_begin_within_a_byte(shape: tuple[int, int], bits: int, device: str) -> None:
-    """With the gradient of the bias as without; a code may be strided."""
+    """The same dx with and without the gradient of the bias, and from a strided code."""
     x, dy = torch.randn(2, *shape, device=device)
     _, code = ops.coded_forward(x, None, None, "normal", bits)
     expected = ops.coded_backward(dy, code, bits)
@@ -176,7 +176,7 @@ def test_dithering_is_unbiased(bits: int, p: float, device: str) -> None:
 
 @each(bits=BITS)
 def test_dithering_by_the_words_of_the_elements(bits: int, device: str) -> None:
-    """The words of their places in the whole tensor."""
+    """An element's random word belongs to its place in the whole tensor."""
     x = torch.randn(1000, device=device)
     for index in ((0, 0, 0), (5, 0, 0), (3, 10, 100)):
         _, code = ops.coded_forward(x, None, seed_on(device), "normal", bits, 0.0, True, *index)
@@ -190,7 +190,7 @@ def test_dithering_by_the_words_of_the_elements(bits: int, device: str) -> None:
 
 @each(p=[0.1, 0.5, 0.9])
 def test_dropout(p: float, device: str) -> None:
-    """By the words of the elements; its frequency within 4 sigma; what is kept is scaled."""
+    """The words decide; the frequency is within 4 sigma; kept elements are scaled."""
     x = torch.full((DRAWS,), 1.5, device=device)
     y, code = ops.coded_forward(x, None, seed_on(device), "normal", 8, p)
     kept = soi_oracle.not_dropped((DRAWS,), SEED, p).numpy()
@@ -489,7 +489,7 @@ def test_bad_numbers() -> None:
 
 
 def test_every_gate_has_a_derivative_in_the_codebook() -> None:
-    """The gates that fit.codebook knew."""
+    """Else fit.codebook has to run again, with the new gate."""
     x = np.linspace(-30, 30, 2**18)
     for gate in APPROXIMATE:
         derivative = oracle.reference(gate, oracle.DERIVATIVE, x)

@@ -265,7 +265,7 @@ def test_vmap_of_a_gradient_rounds_no_sum(dtype: torch.dtype) -> None:
     torch.testing.assert_close(vmap(gradient)(x), expected, rtol=info.eps, atol=least)
 
 
-# What backward keeps
+# What is saved for backward
 
 
 @each(case=functions(), dtype=DTYPES)
@@ -278,13 +278,13 @@ def test_saved_bytes(case: tuple, dtype: torch.dtype, device: str) -> None:
     assert {t.data_ptr() for t in operands} < {t.data_ptr() for t in saved}
 
 
-# With a code saved in place of x: test_coded.py tests the code itself
+# With a code saved instead of x; test_coded.py tests the code itself
 
 
 @each(biased=[False, True], code=[("8bit", 0.0025), ("4bit", 0.0500001)])
 def test_saved_codes(biased: bool, code: tuple[str, float], device: str) -> None:
-    """The mask and values of a call without a code. The derivative of what is kept has a code's
-    error, and of what is dropped none."""
+    """The mask and values of a call without a code. The derivative of a kept element has a
+    code's error; that of a dropped one is 0."""
     save, bound = code
     p, shapes = 0.3, [(7, 33), (33,)][: 1 + biased]
     operands = [torch.randn(shape, device=device, requires_grad=True) for shape in shapes]

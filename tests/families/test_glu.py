@@ -90,7 +90,7 @@ def test_special_values(gate: str, dtype: torch.dtype, device: str) -> None:
 
 
 @each(gate=GATES, dtype=HALF)
-def test_no_factor_makes_a_number_of_a_zero(gate: str, dtype: torch.dtype, device: str) -> None:
+def test_a_gate_that_rounds_to_zero_stays_zero(gate: str, dtype: torch.dtype, device: str) -> None:
     """Where g(x) rounds to zero, y is that zero times up, and dup that zero times dy: NaN if they
     are infinite."""
     x = oracle.every_16_bit_input(dtype)
@@ -119,7 +119,7 @@ def test_no_factor_makes_a_number_of_a_zero(gate: str, dtype: torch.dtype, devic
 
 
 def assert_equal_zeros(found: Tensor, expected: Tensor) -> None:
-    """With their signs; or both NaN."""
+    """With equal signs; or both NaN."""
     assert torch.equal(found.double().nan_to_num(7), expected.nan_to_num(7))
     is_zero = expected == 0
     assert torch.equal(found.signbit()[is_zero], expected.signbit()[is_zero])
@@ -185,7 +185,7 @@ def test_accuracy_with_options(gate: str, dtype: torch.dtype, device: str) -> No
         assert not result[~torch.from_numpy(np.broadcast_to(kept, x.shape).copy())].any()
         assert_accurate(result, factor, np.where(kept, of_gate, 0), bounds)
     terms = d * u * value
-    # What the gate, the two products and a sum of 1000 numbers in 256 lanes may be off by.
+    # The error of the gate, of two products and of a sum of 1000 numbers in 256 lanes.
     of_gate = (0.1 if dtype in HALF else 4) * oracle.ulp(value, dtype) * np.abs(d * u)
     bound = (of_gate + 14 * 2.0**-24 * np.abs(terms)).sum(1)
     units = oracle.ulp(terms.sum(1), dtype)

@@ -437,7 +437,7 @@ class OnlyTorch(Tensor):
 
 
 @every_form
-def test_parameters_that_are_no_plain_tensors(form: Form) -> None:
+def test_parameters_of_a_subclass_of_tensor(form: Form) -> None:
     tensors = form.inputs((6, 32))
     expected = of_reference(form, "normal", *tensors)
     dy = torch.randn_like(expected)

@@ -179,7 +179,7 @@ def test_patched_linear(glu: bool) -> None:
 
 @each(glu=[False, True])
 def test_symbolic_trace_of_mlp_calls_its_layers(glu: bool) -> None:
-    """They may be adapted when the graph runs."""
+    """Other code may replace or wrap the layers before the graph runs."""
     graph = torch.fx.symbolic_trace(nn.MLP(8, 12, glu=glu, dtype=torch.float64))
     called = [node.target for node in graph.graph.nodes if node.op == "call_module"]
     assert called == ["up", "down"]

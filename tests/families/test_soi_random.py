@@ -21,7 +21,7 @@ def seed_of(number: int, device: str = "cpu") -> Tensor:
 
 
 def bits(x: float, n: int, seed: int, gate: str = "normal") -> np.ndarray:
-    """n draws of m for one x."""
+    """n draws of the mask for one x."""
     x = torch.tensor(x, dtype=torch.bfloat16).expand(n)
     return soi_oracle.unpack(ops.soi_forward(x, None, seed_of(seed), gate)[1], n)
 
@@ -39,7 +39,7 @@ KNOWN_ANSWERS = [  # counter, key and words of Random123's kat_vectors
 
 @each(answer=KNOWN_ANSWERS)
 def test_known_answers(answer: tuple) -> None:
-    """Of the oracle's generator."""
+    """The oracle's generator gives Random123's words."""
     counter, key, words = answer
     assert soi_oracle.philox(np.array([counter], dtype=np.uint64), key).tolist() == [words]
 
@@ -47,8 +47,8 @@ def test_known_answers(answer: tuple) -> None:
 @each(element=range(8))
 def test_known_answers_of_the_kernels(element: int, device: str) -> None:
     """Random123's words for counter 0 and key 0 are the upper halves of the first octet's words.
-    Here every element has the same place in the whole, and so the same word. The thresholds of many
-    x it is compared with tell its first 17 bits: one more than the upper half."""
+    Here all elements have one place in the whole tensor, and so one word. The thresholds of many x
+    that it passes or fails tell its first 17 bits, one more than the upper half."""
     x = torch.linspace(-1, 0, 2**16)
     _, mask = ops.soi_forward(x.to(device), None, seed_of(0, device), "normal", element, 1, 0)
     m = soi_oracle.unpack(mask, len(x)).astype(bool)
@@ -159,7 +159,7 @@ BOUND = 4.5 / math.sqrt(N)
 
 @each(lag=[1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 64, 127, 128, 1024, 4096, 65536])
 def test_elements_are_independent(lag: int) -> None:
-    """Neighbours, and rows of any such length."""
+    """Neighbours in a row, and in a column of rows of that length."""
     m = bits(0.0, N + lag, 2)
     assert abs(correlation(m[:-lag], m[lag:])) < BOUND
 
@@ -170,7 +170,7 @@ def test_seeds_are_independent(step: int) -> None:
 
 
 def test_rare_events_are_independent() -> None:
-    """After a rare draw, the neighbours are kept as often as any."""
+    """The neighbours of a rare draw are kept as often as any other element."""
     m = bits(-2.0, 2**25, 4)
     p = float(oracle.exact("normal", oracle.VALUE, -2.0) / -2)
     for lag in range(1, 9):

@@ -16,7 +16,7 @@ from tests.cases import each
 Call = Callable[[Tensor], Tensor]
 
 
-# Of inputs with 40 features, and as many of the result.
+# Each takes 40 features and gives 40.
 PARTS: dict[str, Callable[[], Module]] = {
     "GELU": nn.GELU,
     "8bit": partial(nn.GELU, save="8bit"),

@@ -74,7 +74,7 @@ class Blocks:
         return list(torch.autograd.grad(loss(self.x), self.parameters))
 
     def expected(self, act: Act) -> list[Tensor]:
-        """The gradients in float64, with the masks of the results of these functions."""
+        """The gradients in float64, with the masks that the functions draw."""
         masks = []
 
         def masked(x: Tensor, bias: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Runs what may hang or kill a process in one of its own, and checks the operators in it."""
+"""Runs scripts that may hang or crash in a new process, and checks the operators there."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ def check_all(cases: list[Case]) -> None:
 
 
 def python(script: str, **environment: str) -> str:
-    """What a process prints that ends by itself, and not by a signal."""
+    """The output of a script that runs in a new process and must succeed."""
     result = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,

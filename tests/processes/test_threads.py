@@ -230,7 +230,7 @@ print(hash(thresholds.numpy().tobytes()))
 
 
 def test_instruction_sets_give_the_same_bits() -> None:
-    """For all inputs of 16 bits, and others."""
+    """For every 16-bit input, and for samples of the wider dtypes."""
     outputs = {}
     for name in _C.build_info()["cpu_capabilities"].split():
         try:

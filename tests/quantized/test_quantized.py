@@ -235,7 +235,7 @@ def test_empty(scaling: str) -> None:
 
 
 def every_result(dtype: torch.dtype) -> list[Tensor]:
-    """Of each operator, scaling and format, from the same inputs each time."""
+    """The results of each operator, scaling and format, always from the same inputs."""
     torch.manual_seed(0)
     dy, x, up = backward(dtype, 320, 640)
     bias, float8 = torch.randn(640).to(dtype), tuple(FORMATS)
@@ -266,7 +266,7 @@ def test_the_number_of_threads_changes_nothing(
     reason="needs a torch whose scaled_mm is for CPUs too",
 )
 def test_scaled_mm_takes_them() -> None:
-    """Without conversion, in the scalings that it has on a CPU."""
+    """Without conversion, in the scalings that it supports on a CPU."""
     scaled_mm, kinds = torch.nn.functional.scaled_mm, torch.nn.functional.ScalingType
     x, weight = torch.randn(32, 64).bfloat16(), torch.randn(48, 64).to(torch.float8_e4m3fn)
     for kind, scale, ones in (
