@@ -37,7 +37,7 @@ class Wide:
     precision: str
     real: str
     exponent_limit: int  # 2^exponent_limit and its inverse are normal numbers
-    square_limit: float  # the inverse of its square is one, divided by pi it is none
+    square_limit: float  # 1/square_limit^2 is a normal number, 1/(pi square_limit^2) is not
     value_degree: int
     near_degree: int
     far_degree: int
@@ -78,7 +78,7 @@ class Wide:
         degree: int,
         centre: float = 0.0,
     ) -> Polynomial:
-        """Of s - centre for s up to `end`; relative to `weight`."""
+        """Fits `target` in powers of s - centre up to s = `end`; errors relative to `weight`."""
         s = minimax.chebyshev_points(mpf(2) ** -60, mpf(end), 300)
         goal = np.array([target(x) for x in s])
         basis = minimax.powers(s - centre, range(degree + 1))
@@ -140,17 +140,17 @@ WIDE = [
 
 
 def arcsine(rho: mpf) -> mpf:
-    """What makes w (1 + pi rho t) of asin(sqrt(rho)), with w = sqrt(rho (1 - rho))."""
+    """The t with asin(sqrt(rho)) = w (1 + pi rho t), where w = sqrt(rho (1 - rho))."""
     return (mpmath.asin(mpmath.sqrt(rho)) / mpmath.sqrt(rho * (1 - rho)) - 1) / (PI * rho)
 
 
 @dataclass(frozen=True)
 class Half:
-    """The 16-bit results: each is start + slope t, where t is the polynomial to fit at rho."""
+    """The 16-bit results: each is start + slope t, where t is the fitted polynomial at rho."""
 
     x: np.ndarray
     is_value: np.ndarray
-    rho: np.ndarray  # of mpf, and so are the next four
+    rho: np.ndarray  # of mpf, like the next four
     start: np.ndarray
     slope: np.ndarray
     t: np.ndarray
@@ -160,7 +160,7 @@ class Half:
 
     @staticmethod
     def of(fmt: half.Format, end: float, function: str, sign: int) -> "Half":
-        """The results of the inputs of a sign, to where D rounds to zero."""
+        """The results of a function for inputs of one sign, up to `end`, where D rounds to 0."""
         magnitudes = fmt.numbers(2.0**-13, end)
         a = minimax.exact(magnitudes)
         r = 1 / (1 + a * a)
@@ -198,7 +198,7 @@ class Half:
         return np.minimum(*ends), np.maximum(*ends)
 
     def misses(self, fp32: numbers.Constants, arcsine: np.ndarray) -> int:
-        """How many come out wrong of the gate's formulas."""
+        """How many results the gate's formulas get wrong."""
         C = cauchy.half_constants(fp32, numbers.Polynomial(0.0, arcsine))
         y = np.where(self.is_value, cauchy.value(self.x, C), cauchy.derivative(self.x, C))
         return int(np.count_nonzero((y < self.low) | (self.high < y)))
@@ -237,8 +237,7 @@ TAIL_LIMIT = 2.0**31  # beyond it 2^32 F(-a) is less than 1
 def quotient(
     degrees: tuple[int, int], weigh: Callable[[mpf], mpf]
 ) -> tuple[list[float], list[float], float]:
-    """F(-a) as a quotient of polynomials of these degrees, and its error, which weighs
-    `weigh(F(-a))`."""
+    """F(-a) as a quotient of polynomials of these degrees, and its error relative to `weigh`."""
     top, bottom = degrees
     v = minimax.chebyshev_points(0, TAIL_LIMIT / (TAIL_LIMIT + 1), 300)
     a = v / (1 - v)

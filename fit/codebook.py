@@ -1,8 +1,8 @@
 """Fits the codebooks in which backward keeps the derivative of a gate, in 8 and in 4 bits.
 
 A codebook is uniform: a code stands for (code - zero)/levels, so that 0 and 1 are exact. The
-highest code stands for NaN. The others reach so far that a derivative rounded at random, to either
-of its two neighbours, is never cut off: the rounding is unbiased.
+highest code stands for NaN. The others cover every derivative and its two neighbours, so stochastic
+rounding never saturates and stays unbiased.
 """
 
 import mpmath
@@ -26,30 +26,27 @@ def logistic(x: mpmath.mpf) -> mpmath.mpf:
 
 
 def least_derivative(gate: str) -> mpmath.mpf:
-    """Of g(x) = x F(x), but at most 0, its limit on the left; 1 less it is the greatest one, as
-    g'(-x) = 1 - g'(x)."""
+    """The infimum of g' for g(x) = x F(x): at most 0, the limit of g' at minus infinity.
+
+    The supremum is 1 minus it, as g'(-x) = 1 - g'(x).
+    """
 
     def derivative(x: mpmath.mpf) -> mpmath.mpf:
         return mpmath.diff(lambda x: x * DISTRIBUTIONS[gate](x), x)
 
     at = min(mpmath.linspace(-8, -0.125, 64), key=derivative)
-    low, high = at - 0.125, at + 0.125
-    for _ in range(60):  # golden-section search: the error of the least is the square of the step's
-        third = (high - low) * (3 - mpmath.sqrt(5)) / 2
-        if derivative(low + third) < derivative(high - third):
-            high -= third
-        else:
-            low += third
-    return min(mpmath.mpf(0), derivative(low))
+    # The error of a minimum is the square of the step's: 1e-7 here.
+    at = min(mpmath.linspace(at - 0.125, at + 0.125, 1001), key=derivative)
+    return min(mpmath.mpf(0), derivative(at))
 
 
 def fit(bits: int, least: mpmath.mpf) -> tuple[int, int]:
-    """The levels and the zero of the smallest step: both whole, so that 1 and 0 have codes."""
+    """The levels and the zero with the smallest step; both are integers, so 0 and 1 have codes."""
     highest = 2**bits - 2
     for levels in range(highest, 0, -1):
         zero = int(mpmath.ceil(-least * levels))
         reaches = zero + (1 - least) * levels <= highest
-        # As a kernel has it.
+        # A kernel multiplies by 1/levels.
         one_is_exact = all(real(levels) * real(1 / levels) == 1 for real in (np.float32, float))
         if reaches and one_is_exact:
             return levels, zero

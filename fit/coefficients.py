@@ -30,8 +30,8 @@ def call(opening: str, arguments: Sequence[str], closing: str) -> str:
 class Polynomial:
     """In argument - centre, lowest degree first.
 
-    In C++ it is a function, of a pair of floats as well as of a float; `tag` is a type of which it
-    takes an unnamed argument, to overload it.
+    In C++ it is a function of a float or of a pair of floats. `tag` is the type of an unnamed first
+    parameter, which selects the overload.
     """
 
     name: str
@@ -74,8 +74,10 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of a gate for a precision: a specialisation of a C++ template. Of a type that
-    is no class, a struct."""
+    """The constants of a gate for a precision: a specialisation of a C++ template.
+
+    Where `type` is no C++ identifier, such as "8bit", a struct of its own.
+    """
 
     name: str
     type: str
@@ -127,7 +129,7 @@ def header(program: str, parts: Sequence[Part]) -> str:
 
 
 def tables(parts: Sequence[Part]) -> Iterator[str]:
-    """A dictionary by precision for each name."""
+    """For each name, a dictionary keyed by precision."""
     for name, same in groupby(sorted(parts, key=lambda part: part.name), lambda part: part.name):
         rows = [f'    "{part.precision}": {part.python()},' for part in same]
         yield "\n".join([f"{name} = {{", *rows, "}"])
@@ -144,7 +146,7 @@ def module(program: str, parts: Sequence[Part]) -> str:
 
 
 def write(program: str, parts: Sequence[Part]) -> None:
-    """Writes the header and the module that are named like the program, `fit.<name>`."""
+    """Writes the header and the module named after the program, `fit.<name>`."""
     name = program.removeprefix("fit.")
     for folder, suffix, text in ((HEADERS, "h", header), (MODULES, "py", module)):
         path = ROOT / folder / f"{name}.{suffix}"

@@ -1,6 +1,4 @@
-"""Fits 2^f on |f| <= 1/2, the rest of an exponential when its integer power is taken out."""
-
-import math
+"""Fits 2^f on |f| <= 1/2, what remains of an exponent after its nearest integer is subtracted."""
 
 import mpmath
 import numpy as np
@@ -28,13 +26,10 @@ def main() -> None:
         (11, "double", "exp2_polynomial", "exp2m1_polynomial"),
     ):
         c, error = fit(degree, minimax.ROUNDINGS[real])
-        error_of_power = f"; relative error of 2^f 2^{math.log2(error):.1f}."
-        for name, target, values in (
-            (exp2, "2^f", c),
-            (exp2m1, "2^f - 1", [0.0, *c[1:]]),
-        ):
+        error = minimax.power_of_two(error)
+        for name, target, values in ((exp2, "2^f", c), (exp2m1, "2^f - 1", [0.0, *c[1:]])):
             if name:
-                comment = f"{target} for |f| <= 1/2{error_of_power}"
+                comment = f"{target} for |f| <= 1/2; relative error of 2^f {error}."
                 polynomials.append(Polynomial(name, "f", values, comment, real))
     write("fit.exp2", polynomials)
 

@@ -26,8 +26,8 @@ class Format:
     def floats(self, y: np.ndarray, ties: str) -> tuple[np.ndarray, np.ndarray]:
         """The least and the greatest float that round to the number nearest to y.
 
-        `ties` is where the rounding of a float sends them: "even", or "up", to plus infinity; or
-        "either" of the two, and what is right for both is wanted.
+        `ties` says how a float halfway between two numbers is rounded: "even"; "up", to plus
+        infinity; or "either", which keeps only the floats that are right for both.
         """
         exponent = np.maximum(np.frexp(y)[1] - 1, self.smallest_exponent)
         spacing = np.ldexp(1.0, exponent - self.precision + 1)
@@ -52,7 +52,7 @@ FP16 = Format("fp16", 11, -14)
 
 
 RESTARTS, TRIALS = 20, 3000
-STEP = 3 * 2.0**-8  # of the roundings of an evaluation; of several, it succeeds soonest
+STEP = 3 * 2.0**-8  # of the roundings of an evaluation; the quickest of several that were tried
 
 Log2 = Callable[[np.ndarray], np.ndarray]
 Formula = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of x and of the coefficients of h
@@ -61,7 +61,7 @@ exact_log2 = np.frompyfunc(lambda x: mpmath.log(x, 2), 1, 1)
 
 
 def fast_log2(x: np.ndarray) -> np.ndarray:
-    """Its last digits depend on the processor."""
+    """The last digits of the result depend on the processor."""
     with np.errstate(divide="ignore"):
         return np.log2(x.astype(float))
 
@@ -97,7 +97,7 @@ class Problem:
         return 2.0**-24 * np.abs(exact - self.offset) + exp2_error + 2.0**-24
 
     def misses(self, h: np.ndarray) -> int:
-        """How many rows come out wrong of the gate's formula."""
+        """How many rows the gate's formula gets wrong."""
         y = self.formula(self.x, h)
         return int(np.count_nonzero((y < self.low) | (self.high < y)))
 
@@ -133,11 +133,12 @@ def orthogonal_steps(basis: np.ndarray) -> np.ndarray:
 def fit(problem: Problem, degree: int, exp2_error: float) -> list[float]:
     """The coefficients of h, for the given degree of a h(a), without a miss.
 
-    A linear program leaves a few of the hardest rows to the roundings of the evaluation. Of the
-    polynomials within a fraction of those roundings, a random walk finds one that is right in all.
+    The solution of the linear program may get a few of the hardest rows wrong, because evaluating
+    it rounds. A random walk, in steps smaller than those roundings, finds a polynomial that gets
+    every row right.
 
-    What decides a digit is an integer, an mpf, or a sum of floats in a given order. A fast_log2
-    only selects rows: none of them lies within 1e-5 of a threshold.
+    Every digit of the result follows from integers, mpf, or sums of floats in a fixed order.
+    fast_log2 only selects rows, and none of them lies within 1e-5 of a threshold.
     """
     low, exact, high = problem.exponents(fast_log2)
     room = np.minimum(high - exact, exact - low) / problem.noise(exact, exp2_error)
@@ -166,7 +167,7 @@ def walk(
 ) -> list[float]:
     """The first coefficients without a miss on a random walk from `start`.
 
-    `basis` has a row for each result, in units of what roundings may move it by.
+    `basis` has a row for each result, in units of its rounding noise.
     """
     steps = STEP * orthogonal_steps(basis)
     for seed in range(RESTARTS):

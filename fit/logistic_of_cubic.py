@@ -58,16 +58,16 @@ ROOT_EXP = {
 
 @dataclass(frozen=True)
 class HalfUnit:
-    """What exp(-v) is counted in for 16-bit results.
+    """The unit of exp(-v) for 16-bit results.
 
-    It cancels too, and shifts the roundings. Random walks from hundreds of these numbers found
-    where the roundings spare the hardest results.
+    It cancels too, but shifts the roundings. Random walks from hundreds of units found these, which
+    round the hardest results correctly.
     """
 
     unit: mpf
-    below: int  # by how many 2^-24 of it `one` falls short of it
-    k1_ulps: int  # by how many units of the last place k1 is off
-    ties: str  # of a value: "up", or "either" if none may come out as one that matters
+    below: int  # `one` is (1 - below 2^-24) unit
+    k1_ulps: int  # added to k1
+    ties: str  # of a value; see half.Format.floats
 
 
 HALF_UNITS = {
@@ -143,7 +143,7 @@ class HardResults:
         self.high = np.where(hard, high, np.inf)[:, hard.any(axis=0)]
 
     def misses(self, C: Numbers) -> int:
-        """How many come out wrong of the gate's formulas."""
+        """How many results the gate's formulas get wrong."""
         both = self.a, -self.a
         y = np.stack([f(x, C) for f in (family.value, family.derivative) for x in both])
         return int(np.count_nonzero((y < self.low) | (self.high < y)))

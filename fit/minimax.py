@@ -1,7 +1,7 @@
 """Polynomials with machine numbers for coefficients that stay inside given intervals.
 
-Floating-point linear algebra rounds as the processor's vectors do, so what decides a digit here is
-an integer or an mpf: the same everywhere.
+Floating-point linear algebra rounds differently on different processors. Here integers and mpf
+decide every digit, so the results are the same everywhere.
 """
 
 import math
@@ -33,7 +33,7 @@ def power_of_two(x: float) -> str:
 
 
 def chebyshev_points(low: float, high: float, count: int) -> np.ndarray:
-    """Points dense at both ends, the ends included: where a minimax error peaks."""
+    """Points dense near both ends, which they include: there a minimax error peaks most often."""
     cosines = [mpmath.cospi(mpmath.mpf(k) / (count - 1)) for k in range(count)]
     return (low + high) / 2 + (high - low) / 2 * np.array(cosines)
 
@@ -58,8 +58,8 @@ fixed_point = np.frompyfunc(_fixed_point, 1, 1)
 class LargestSlack:
     """The c that maximises s subject to low + s <= basis @ c <= high - s, by the dual simplex.
 
-    Of the constraints row @ (c, s) <= bound, as many hold with equality as there are unknowns. Each
-    step lets in the constraint that is violated most. At first every coefficient is held, far away.
+    As many of the constraints row @ (c, s) <= bound hold with equality as there are unknowns. Each
+    step lets in the constraint that is violated most. At first every coefficient is held at FAR.
     """
 
     def __init__(self, basis: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -77,7 +77,7 @@ class LargestSlack:
         return self.inverse @ self.equal_to >> BITS
 
     def enter(self, row: np.ndarray, bound: int) -> int:
-        """Lets a row in, and out the one, returned, that keeps all multipliers >= 0."""
+        """Lets a row in, and returns the one it replaces to keep all multipliers >= 0."""
         combination = row @ self.inverse >> BITS
         multipliers = self.inverse[-1]
         leaving = min(

@@ -152,11 +152,11 @@ class Half:
 
     Phi(-a) = 2^(-1 + a h(a)), and D(a) = (1/2 - slope a) 2^(a h(a)) with another h. The polynomials
     put every input inside its rounding interval, subnormal results included. Beyond the range of
-    the fit they go on falling. At its limit a value rounds to a zero, and a derivative is so small
-    that even its product with the greatest 16-bit number does.
+    the fit they keep falling. At its limit a value rounds to zero, and so does a derivative times
+    the largest 16-bit number.
 
-    A power of a value has `one` for 2^0. The hardest case of fp16, |x| = 0x1.5fp-10, needs it to be
-    more than 1; powers are then limited to a little less than 1/2 (see csrc/gates/storage.h).
+    The 2^f of a value has `one` as its constant term. The hardest case of fp16, |x| = 0x1.5fp-10,
+    needs it above 1; powers are then limited to a little less than 1/2 (see csrc/gates/storage.h).
     """
 
     format: half.Format
@@ -171,7 +171,7 @@ class Half:
     derivative_degree: int
 
     def exp2(self, one: float) -> tuple[numbers.Polynomial, float]:
-        """2^f with `one` for 2^0, and its error without."""
+        """2^f with the constant term `one`, and the error of 2^f with the constant term 1."""
         power, error = exp2.fit(self.exp2_degree, minimax.to_float32)
         return numbers.Polynomial(0.0, (one, *power[1:])), error
 
@@ -183,7 +183,7 @@ class Half:
         end: float,
         degree: int,
     ) -> list[float]:
-        """The polynomial that a formula knows by a name."""
+        """Fits the polynomial `name` of the constants that `function` takes."""
         value_exp2, _ = self.exp2(self.one)
         power, error = self.exp2(1.0)
         C = numbers.Constants(
@@ -247,10 +247,10 @@ TAIL_DEGREE = 8
 
 
 def tail_polynomial() -> Polynomial:
-    """A root of 2^32 Phi(-a), for a probability: it is so even that few powers give it.
+    """The 16th root of 2^32 Phi(-a), for a probability: it is so smooth that a low degree suffices.
 
-    What counts is the absolute error for small a and the relative one up to 4 or so; the weight
-    gives way where the tail is too thin for either.
+    For small a the absolute error counts, and up to about 4 the relative one; beyond, where the
+    tail hardly matters, the weight tolerates more.
     """
     a = minimax.chebyshev_points(0, TAIL_LIMIT, 300)
     goal = np.array([(2**32 * upper_tail(x)) ** (mpf(1) / TAIL_ROOT) for x in a])
