@@ -1,8 +1,8 @@
 """Repeats experiments of the GELU paper (Hendrycks and Gimpel, 2016).
 
-Without --data an experiment runs on a small stand-in for the paper's data, and says so. Results are
-CSV files, pictures and a page, README.md, in the folder of --output. An interrupted run goes on
-where it was.
+Without --data an experiment runs on a small stand-in for the paper's data, and says so. The results
+are CSV files, pictures and a page, README.md, in the folder --output. The same command resumes an
+interrupted run.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def main() -> None:
         except (OSError, ValueError) as error:
             sys.exit(f"{name}: {error}")
         except KeyboardInterrupt:
-            sys.exit(f"{name}: interrupted; the same command goes on with what is there")
+            sys.exit(f"{name}: interrupted; the same command resumes")
     print(page.write(options.output, NAMES).resolve())
 
 

@@ -1,4 +1,4 @@
-"""The nonlinearities that the experiments compare, by their names on the command line."""
+"""The activations that the experiments compare, by their names on the command line."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ import gelu_kernels.nn as ours
 
 
 class Exponential(nn.Module):
-    """Keeps a scale positive while it is learnt."""
+    """Keeps a learnt scale positive."""
 
     def forward(self, logarithm: Tensor) -> Tensor:
         return logarithm.exp()
@@ -22,7 +22,7 @@ class Exponential(nn.Module):
 
 
 def learnt_cdf_gate() -> nn.Module:
-    """x F((x - loc)/scale), with a location and a scale for each layer, from 0 and 1 on."""
+    """x F((x - loc)/scale), with a learnt location and scale that start at 0 and 1."""
     gate = ours.CDFGate("normal")
     register_parametrization(gate, "scale", Exponential())
     return gate

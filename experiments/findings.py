@@ -1,4 +1,4 @@
-"""The paper's claims, and which of them came out here, in words."""
+"""Says in words how the results here compare with the paper's claims."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def named(variant: Variant) -> str:
 
 
 def ranking(what: str, found: Mapping[str, Spread], show: Show) -> str:
-    """Which is lowest, and whether the seeds leave a doubt."""
+    """Which is lowest, and whether the ranges of the seeds overlap."""
     ordered = sorted(found.items(), key=lambda item: item[1].median)
     listed = "; ".join(f"{name} {show(spread)}" for name, spread in ordered)
     lowest = ordered[0][1]
@@ -42,20 +42,21 @@ def ranking(what: str, found: Mapping[str, Spread], show: Show) -> str:
 def by_group(recipe: Recipe, variants: list[Variant]) -> list[str]:
     lines = []
     for title, group in groups(recipe, variants).items():
-        if len(group) > 1:
-            losses = {v.label: v.last("train_loss") for v in group}
-            lines.append(ranking(f"Training loss, {title}", losses, number))
-        if len(group) > 1 and recipe.classifies:
+        if len(group) < 2:
+            continue
+        losses = {v.label: v.last("train_loss") for v in group}
+        lines.append(ranking(f"Training loss, {title}", losses, number))
+        if recipe.classifies:
             errors = {v.label: v.best("test_error") for v in group}
             lines.append(ranking(f"Test error in %, {title}", errors, percent))
-        elif len(group) > 1:
+        else:
             losses = {v.label: v.last("test_loss") for v in group}
             lines.append(ranking(f"Test loss, {title}", losses, number))
     return lines
 
 
 def robustness(recipe: Recipe, variants: list[Variant]) -> list[str]:
-    """Figure 3: networks trained without dropout, tested with noise."""
+    """Figure 3: networks trained without dropout and tested with noise."""
     compared = [v for v in variants if v.keep == 1 and v.activation != "soi"]
     if not recipe.noise or len(compared) < 2:
         return []
@@ -64,7 +65,7 @@ def robustness(recipe: Recipe, variants: list[Variant]) -> list[str]:
         ("test_error", "Test error in %", percent),
         ("test_loss", "Test log loss", number),
     ):
-        found = {v.label: v.noise(column) for v in compared}
+        found = {v.label: v.curve(column, "robustness") for v in compared}
         medians = {name: [spread.median for spread in found[name]] for name in found}
         lowest = [min(column) for column in zip(*medians.values(), strict=True)]
         counts = ", ".join(
@@ -78,7 +79,7 @@ def robustness(recipe: Recipe, variants: list[Variant]) -> list[str]:
 
 
 def beside_soi(recipe: Recipe, variants: list[Variant]) -> list[str]:
-    """Section 4: the SOI map beside a ReLU with the dropout that the validation examples prefer."""
+    """Section 4: the SOI map against a ReLU with the dropout that validates best."""
     soi = next((v for v in variants if v.activation == "soi"), None)
     relu = [v for v in variants if v.activation == "relu" and v.keep in KEEPS_BESIDE_SOI]
     if soi is None or not relu or "soi" not in recipe.paper:

@@ -10,11 +10,12 @@ from torch.nn.functional import normalize
 from experiments.activations import Activation
 from experiments.data.dataset import Dataset
 
-Model = Callable[[Dataset, Activation, float], nn.Module]  # of the probability to keep a neuron
+# The float is the probability to keep a neuron.
+Model = Callable[[Dataset, Activation, float], nn.Module]
 
 
 def layers(sizes: Sequence[int], activation: Activation, keep: float) -> nn.Sequential:
-    """Linear layers of unit-norm rows (section 3.1), with an activation and dropout between."""
+    """Linear layers with unit-norm rows (section 3.1), with activation and dropout in between."""
     found: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         linear = nn.Linear(inputs, outputs)
@@ -113,7 +114,7 @@ class ResidualBlock(nn.Module):
 
 
 def wide_resnet(depth: int = 40, widening: int = 4) -> Model:
-    """Zagoruyko and Komodakis's (2016), of the paper's blocks, with the authors' script's stem."""
+    """Zagoruyko and Komodakis's (2016), with the paper's blocks and the authors' script's stem."""
 
     def build(data: Dataset, activation: Activation, keep: float) -> nn.Module:
         stem = he_conv(data.input_shape()[0], 16, 3, bias=False)

@@ -1,4 +1,4 @@
-"""The files of results: tables, and one page of all experiments whose sections lie in a folder."""
+"""Writes CSV files, and one page with the sections of all experiments in a folder."""
 
 import csv
 from datetime import date

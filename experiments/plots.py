@@ -30,7 +30,7 @@ def draw(axes: Axes, x: Sequence[float], values: list[Spread], **style: object) 
 
 
 def training(recipe: Recipe, variants: list[Variant]) -> Figure:
-    """Dark curves are of the first column, light ones of the second."""
+    """Dark curves show the first column of `recipe.curves`, light ones the second."""
     found = groups(recipe, variants)
     figure, panels = empty(list(found))
     dark, light = recipe.curves
@@ -48,13 +48,13 @@ def training(recipe: Recipe, variants: list[Variant]) -> Figure:
 
 
 def robustness(recipe: Recipe, variants: list[Variant]) -> Figure:
-    """Of the networks that were trained without dropout."""
+    """Test error and loss under noise, for the networks trained without dropout."""
     figure, panels = empty(["test error, %", "test log loss"])
     for variant in variants:
         if variant.keep != 1:
             continue
         style = {"color": COLOURS[variant.activation], "label": variant.label}
-        error, loss = variant.noise("test_error"), variant.noise("test_loss")
+        error, loss = (variant.curve(f"test_{of}", "robustness") for of in ("error", "loss"))
         draw(panels[0], recipe.noise, [Spread(*(100 * e for e in s)) for s in error], **style)
         draw(panels[1], recipe.noise, loss, **style)
     for axes in panels:

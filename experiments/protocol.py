@@ -1,4 +1,4 @@
-"""Which settings are tried, and which of them are reported."""
+"""Chooses the settings to train and the variants to report."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from experiments.training import Settings
 def run(
     plan: Plan, activations: Sequence[str], seeds: int, dtype: str, processes: int
 ) -> list[Variant]:
-    """Tries every learning rate, and gives the variants that `choose` of the recipe says."""
+    """Trains with every learning rate, and returns the variants that `recipe.choose` selects."""
     recipe = plan.recipe
 
     def train(wanted: Iterable[tuple[str, float, float]], on_validation: bool) -> list[Variant]:

@@ -16,7 +16,7 @@ from experiments.data.dataset import Dataset, Part
 from experiments.models import Model
 
 LEARNING_RATES = (1e-3, 1e-4, 1e-5)
-# Section 4: a ReLU beside the SOI map, with the best of these probabilities to keep a neuron.
+# Section 4 compares the SOI map with a ReLU at the best of these probabilities to keep a neuron.
 KEEPS_BESIDE_SOI = (1.0, 0.75, 0.5)
 
 
@@ -25,7 +25,7 @@ def adam(network: nn.Module, learning_rate: float) -> Optimizer:
 
 
 def nesterov(network: nn.Module, learning_rate: float) -> Optimizer:
-    """The authors' script adds 0.0005 |w|^2 to the loss, for weights alone."""
+    """The authors' script adds 0.0005 |w|^2 to the loss, for weights but not for biases."""
     named = list(network.named_parameters())
     weights = [p for name, p in named if name.endswith("weight")]
     others = [p for name, p in named if not name.endswith("weight")]
@@ -34,7 +34,7 @@ def nesterov(network: nn.Module, learning_rate: float) -> Optimizer:
 
 
 def constant(group: dict, learning_rate: float, done: float) -> None:
-    """Of a schedule: `done` is how much of the training is, from 0 to 1."""
+    """A schedule that changes nothing. `done` is the fraction of the training, from 0 to 1."""
 
 
 def linear_in_second_half(group: dict, learning_rate: float, done: float) -> None:
@@ -49,7 +49,7 @@ def cosine(group: dict, learning_rate: float, done: float) -> None:
 
 
 def whitened(data: Dataset) -> Dataset:
-    """ZCA, by the examples not tested on; 1e-5 is the authors' script's."""
+    """ZCA whitening, fitted to all examples but the test's; 1e-5 is from the authors' script."""
     x = torch.cat([data.train.x, data.validation.x]).flatten(1)
     mean = x.mean(0)
     covariance = x.T.double().cov(correction=0)  # float32 would lose variances near 1e-5
@@ -73,8 +73,9 @@ def to_itself(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]
 class Recipe:
     """`load` and `stand_in` are the names of functions, imported when they are called.
 
-    `choose` says how the learning rate is chosen: not at all ("none"), by the validation examples
-    ("validation"), or so and then trained on them as well ("retrain").
+    `choose` says how the learning rate is chosen: not at all ("none"), by validation error
+    ("validation"), or by validation error before a second training that includes the validation
+    examples ("retrain").
     """
 
     title: str
@@ -107,7 +108,7 @@ class Recipe:
 
     @property
     def reported_rates(self) -> tuple[float, ...]:
-        """The learning rates of which each is a result of its own."""
+        """The learning rates that are reported separately."""
         return self.learning_rates if self.choose == "none" else ()
 
     def data(self, folder: Path | None) -> Dataset:
@@ -117,7 +118,7 @@ class Recipe:
         return self.prepare(data)
 
     def variants(self, activations: Iterable[str]) -> list[tuple[str, float]]:
-        """Activations, and the probabilities to keep a neuron. The SOI map goes without dropout."""
+        """Activations and probabilities to keep a neuron. The SOI map is used without dropout."""
         activations = list(activations)
         found = [(name, keep) for name in activations if name != "soi" for keep in self.keeps]
         if "soi" in activations:

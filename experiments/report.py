@@ -12,7 +12,7 @@ from experiments.runs import Plan
 
 
 def row(recipe: Recipe, variant: Variant) -> dict[str, str]:
-    """Of the section's table."""
+    """A row of the section's table."""
     found = {"activation": named(variant), "learning rate": f"{variant.learning_rate:g}"}
     found["training loss"] = number(variant.last("train_loss"))
     if not recipe.classifies:
@@ -23,7 +23,7 @@ def row(recipe: Recipe, variant: Variant) -> dict[str, str]:
 
 
 def command(plan: Plan, variants: list[Variant]) -> str:
-    """Repeats these results."""
+    """The command that repeats these results."""
     recipe, seeds = plan.recipe, len(variants[0].runs)
     activations = list(dict.fromkeys(variant.activation for variant in variants))
     options = {
@@ -65,7 +65,7 @@ def section(plan: Plan, variants: list[Variant], pictures: list[str]) -> str:
 
 
 def of_runs(variants: list[Variant], name: str) -> list[dict[str, object]]:
-    """The rows that each run has under this name."""
+    """The rows of all runs under this name, with their variant and seed."""
     return [
         {**variant.key(), "seed": seed, **found}
         for variant in variants

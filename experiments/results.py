@@ -1,4 +1,4 @@
-"""What the runs of a setting found, over its seeds."""
+"""The results of a setting over its seeds: medians, ranges and the best epoch."""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from experiments.training import Row
 
 
 class Spread(NamedTuple):
-    """Of the seeds."""
+    """The median and the range over the seeds."""
 
     median: float
     low: float
@@ -40,26 +40,19 @@ class Variant:
     def label(self) -> str:
         return ACTIVATIONS[self.activation].label
 
-    def curve(self, column: str) -> list[Spread]:
-        """By epoch."""
+    def curve(self, column: str, rows: str = "rows") -> list[Spread]:
+        """For each epoch; for "robustness", for each strength of the noise."""
         return [
-            spread(row[column] for row in rows)
-            for rows in zip(*(run["rows"] for run in self.runs), strict=True)
+            spread(row[column] for row in of_seeds)
+            for of_seeds in zip(*(run[rows] for run in self.runs), strict=True)
         ]
 
     def last(self, column: str) -> Spread:
         return self.curve(column)[-1]
 
     def best(self, column: str) -> Spread:
-        """At each run's epoch of the lowest validation error, or the last where there is none."""
+        """At each run's epoch with the lowest validation error, or the last where there is none."""
         return spread(best_epoch(run["rows"])[column] for run in self.runs)
-
-    def noise(self, column: str) -> list[Spread]:
-        """By the strength of the noise."""
-        return [
-            spread(row[column] for row in rows)
-            for rows in zip(*(run["robustness"] for run in self.runs), strict=True)
-        ]
 
     def key(self) -> dict[str, float | str]:
         return {
@@ -78,7 +71,7 @@ class Variant:
 
     @cached_property
     def criterion(self) -> tuple[float, float]:
-        """The lower, the better. Of few validation examples the errors are often equal."""
+        """Lower is better. The loss breaks ties, which are common with few validation examples."""
         return self.best("validation_error").median, self.best("validation_loss").median
 
 
@@ -91,7 +84,7 @@ def best_epoch(rows: list[Row]) -> Row:
 
 
 def groups(recipe: Recipe, variants: list[Variant]) -> dict[str, list[Variant]]:
-    """The panels of a figure. The SOI map stands in the first, beside the least dropout."""
+    """The panels of a figure. The SOI map is in the first, which has the least dropout."""
     if len(recipe.reported_rates) > 1:
         return {
             f"learning rate {rate:g}": [v for v in variants if v.learning_rate == rate]

@@ -1,4 +1,4 @@
-"""Runs that an interruption does not lose, side by side on a CPU's cores."""
+"""Runs the experiments in parallel on a CPU's cores, and resumes interrupted runs."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ class Plan:
 
     experiment: str
     quick: bool
-    epochs: int | None  # in place of the recipe's
+    epochs: int | None  # instead of the recipe's
     data: Dataset
     device: torch.device
     folder: Path
@@ -41,7 +41,7 @@ class Plan:
 
     @cached_property
     def identity(self) -> dict[str, object]:
-        """Tells its runs from others whose files lie in the folder."""
+        """Distinguishes the files of its runs from others in the same folder."""
         return {
             "experiment": self.experiment,
             "quick": self.quick,
@@ -51,7 +51,7 @@ class Plan:
         }
 
     def train(self, settings: Settings, epoch_done: Callable[[], None]) -> Results:
-        """Goes on from the run's file, if there is one."""
+        """Resumes from the run's file, if there is one."""
         path = self.folder / f"{settings}.pt"
         identity = {**self.identity, **asdict(settings)}
         state = torch.load(path, weights_only=True) if path.exists() else {}
@@ -79,7 +79,7 @@ class Plan:
 
 
 def save(state: dict[str, object], path: Path) -> None:
-    """By way of a file with another name, so that an interruption leaves no half of one."""
+    """Writes a temporary file and renames it, so an interruption leaves no truncated file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     torch.save(state, new)
@@ -101,7 +101,7 @@ def start_worker(plan: Plan, done: object) -> None:
 
 
 def end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """Without this, a worker whose parent was killed would wait for work for ever."""
     parent_process().join()
     os._exit(1)
 
@@ -114,16 +114,16 @@ def train_in_worker(settings: Settings) -> Results:
 def train_all(
     plan: Plan, wanted: Iterable[Settings], processes: int, label: str
 ) -> dict[Settings, Results]:
-    """With one thread for each run, so that the results do not depend on `processes`."""
+    """Trains each run with one thread, so the results do not depend on `processes`."""
     wanted = list(wanted)
     total = sum(settings.epochs for settings in wanted)
-    progress = tqdm(total=total, desc=label, unit="epoch", disable=None)  # on a terminal alone
+    progress = tqdm(total=total, desc=label, unit="epoch", disable=None)  # only on a terminal
     processes = min(processes, len(wanted))
     with progress:
         if processes == 1:
             torch.set_num_threads(1)
             return {settings: plan.train(settings, progress.update) for settings in wanted}
-        context = get_context("spawn")  # a thread of torch's does not survive a fork
+        context = get_context("spawn")  # torch's threads do not survive a fork
         done = context.Value("q", 0)
         pool = ProcessPoolExecutor(processes, context, start_worker, (plan, done))
         try:

@@ -10,13 +10,13 @@ from experiments.activations import ACTIVATIONS
 from experiments.data.dataset import Dataset, Part
 from experiments.recipe import Recipe
 
-AT_ONCE = 1000  # examples of an evaluation
+AT_ONCE = 1000  # examples in a batch of an evaluation
 Row = dict[str, float]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a run's result depends on but for the recipe and the data."""
+    """Everything that determines a run's result, except the recipe and the data."""
 
     activation: str
     keep: float
@@ -24,7 +24,7 @@ class Settings:
     seed: int
     epochs: int
     dtype: str
-    on_validation: bool  # whether its examples are trained on as well
+    on_validation: bool  # whether to train on the validation examples as well
 
     def __str__(self) -> str:
         also = " on all" if self.on_validation else ""
@@ -44,7 +44,7 @@ class Run:
         torch.manual_seed(settings.seed)
         activation = ACTIVATIONS[settings.activation]
         network = recipe.model(self.data, activation, settings.keep)
-        # Convolutions take a quarter less time so, on a CPU (measured for both networks).
+        # Convolutions take a quarter less time so on a CPU (measured for both networks).
         self.network = network.to(device, memory_format=torch.channels_last)
         self.optimizer = recipe.optimizer(self.network, settings.learning_rate)
         self.shuffle = torch.Generator().manual_seed(settings.seed)
@@ -70,7 +70,7 @@ class Run:
 
     @torch.no_grad()
     def evaluate(self, part: Part, noise: float = 0.0) -> tuple[float, float]:
-        """The mean loss, and the part that is classified wrongly; NaN without examples."""
+        """The mean loss and the error rate; NaN without examples."""
         self.network.eval()
         generator = torch.Generator().manual_seed(self.settings.seed)
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -107,7 +107,7 @@ class Run:
             self.robustness.append({"noise": strength, "test_loss": loss, "test_error": error})
 
     def state(self) -> dict[str, object]:
-        """The results and, until it has finished, all that it goes on from."""
+        """The results and, until the run has finished, all that it needs to resume."""
         state = {"rows": self.rows, "robustness": self.robustness}
         if not self.finished():
             state["network"] = self.network.state_dict()

@@ -1,8 +1,8 @@
 """The variance of a prediction under random masks: section 4 of the GELU paper.
 
 A linear layer predicts Y = sum w x m, with a mask m of zeros and ones that keeps x with probability
-p. The variance of Y is sum w^2 x^2 p (1 - p). Dropout has one p, so that its variance grows with x;
-the SOI map has p = Phi(x), which dampens it.
+p. The variance of Y is sum w^2 x^2 p (1 - p). Dropout has a constant p, so its variance grows with
+x; the SOI map has p = Phi(x), which dampens it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +17,7 @@ from torch.special import ndtr
 
 from bench.markdown import table
 from experiments.page import SECTION, write_csv
+from experiments.plots import empty
 from gelu_kernels.functional import soi_map
 
 INPUTS, BATCH = 128, 2**12
@@ -26,7 +27,7 @@ DROPOUT = f"dropout p={KEEP}"
 
 
 class Mask(NamedTuple):
-    """Draws m x, and says with what probability m is 1."""
+    """A way to draw m x, and the probability that m is 1."""
 
     draw: Callable[[Tensor], Tensor]
     probability: Callable[[Tensor], Tensor]
@@ -70,7 +71,7 @@ def measure(
     device: torch.device,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """A row for dropout and each of `activations`, at each of `SCALES` of x, then `progress`."""
+    """A row for dropout and each of `activations` at each of `SCALES`; `progress` after each."""
     possible = [name for name in MASKS if name != DROPOUT]
     for name in activations:
         if name not in possible:
@@ -96,8 +97,7 @@ def measure(
 
 
 def plot(rows: Sequence[Row]) -> Figure:
-    figure = Figure(figsize=(6, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = empty(["Variance of a prediction"])
     for i, name in enumerate(dict.fromkeys(row.mask for row in rows)):
         of_mask = [row for row in rows if row.mask == name]
         _, scales, measured, formula, errors, _ = zip(*of_mask, strict=True)
@@ -105,15 +105,13 @@ def plot(rows: Sequence[Row]) -> Figure:
         axes.errorbar(scales, measured, errors, fmt="o", color=f"C{i}", label=f"{name}, measured")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set(title="Variance of a prediction", xlabel="scale of x", ylabel="variance")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(xlabel="scale of x", ylabel="variance")
     axes.legend(frameon=False)
     return figure
 
 
 def section(rows: Sequence[Row], draws: int) -> str:
-    """Of the page; at the scales where it shows that one variance grows and another does not."""
+    """The section of the page, with three scales that show which variance grows and which not."""
     scales = (0.5, 2.0, 8.0)
     found = {(row.mask, row.scale): row for row in rows}
     lines = []

@@ -1,4 +1,4 @@
-"""What every loader and every stand-in gives."""
+"""The type that every loader and every stand-in returns."""
 
 import hashlib
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class Part(NamedTuple):
 class Dataset:
     """Examples to train on, to choose settings by, and to test on.
 
-    Where `table` is given, `x` has the numbers of its rows, (examples, window), and an input is
-    those rows side by side: of word vectors, or of the frames of speech.
+    Where `table` is given, `x` holds row indices, (examples, window), and an input is the
+    concatenation of those rows: word vectors, or frames of speech.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Dataset:
         return replace(self, **{name: change(part) for name, part in self.parts().items()})
 
     def first(self, examples: int) -> "Dataset":
-        """At most so many of each part."""
+        """The first examples of each part, at most this many."""
         return self.map(lambda part: Part(part.x[:examples], part.y[:examples]))
 
     def with_validation_in_train(self) -> "Dataset":
@@ -60,7 +60,7 @@ class Dataset:
         return replace(moved, table=None if self.table is None else self.table.to(device))
 
     def digest(self) -> str:
-        """Tells these examples from others."""
+        """A hash of the examples."""
         found = hashlib.sha256()
         for t in (*self.train, *self.validation, *self.test, self.table):
             if t is not None:

@@ -10,7 +10,7 @@ from experiments.data.dataset import Dataset, Part
 
 
 def split(images: Tensor, stands_in_for: str) -> Dataset:
-    """A tenth to choose settings by, a fifth to test on, of each digit."""
+    """Of each digit, a tenth validates and a fifth tests."""
     labels = torch.from_numpy(load_digits().target)
     rest, test = train_test_split(
         range(len(labels)), test_size=360, stratify=labels, random_state=0

@@ -1,8 +1,8 @@
-"""Generated corpora with a known Bayes error, in place of two that cannot be had.
+"""Generated corpora with a known Bayes error, instead of two that are not freely available.
 
 They have the shapes of the GELU paper's tasks (sections 3.3 and 3.4). Hidden Markov models make
 them: the states are tags or phones, the observations words or frames. A seed gives the same corpus
-on every processor, but for draws that a last bit of exp decides (one in 10^15).
+on every processor, except for draws that the last bit of exp decides (one in 10^15).
 """
 
 import numpy as np
@@ -27,14 +27,14 @@ TWEET, UTTERANCE = (5, 25), (300, 300)  # the shortest and the longest
 
 
 def _lengths(tokens: int, limits: tuple[int, int], generator: np.random.Generator) -> Integers:
-    """Lengths of sentences, `tokens` in sum: the last sentence is cut."""
+    """Lengths of sentences that add up to `tokens`; the last sentence is cut short."""
     lengths = generator.integers(*limits, size=tokens // limits[0] + 1, endpoint=True)
     lengths = np.diff(np.minimum(np.cumsum(lengths), tokens), prepend=0)
     return lengths[lengths > 0]
 
 
 def _transition(states: int, generator: np.random.Generator) -> Floats:
-    """Of a spread that makes an order: the likeliest of 25 successors has 0.3 in the mean."""
+    """Uneven enough that order matters: the likeliest of 25 successors has 0.3 on average."""
     return normalised(np.exp(1.5 * generator.standard_normal((states, states))))
 
 
@@ -42,8 +42,8 @@ def tweets(tokens: int = 15_000, seed: int = 0) -> Dataset:
     """Tagged tweets: `tokens` words to train on, and a third as many for each other part.
 
     A word has two tags and, in 1 % of its uses, any other. Its vector is the mean of its two tags'
-    vectors, weighted as it uses them, and noise: its neighbours tell which tag it has. The last
-    row of the table is `</s>`, which stands beyond both ends of a tweet.
+    vectors, weighted by their frequency, plus noise: only its neighbours tell which tag it has. The
+    last row of the table is `</s>`, which pads both ends of a tweet.
 
     The Bayes error is about 10 % (9 to 11 % for the first seeds). It is estimated by the test
     windows' exact posteriors, with a standard error of 0.2 % where there are 5,000.
@@ -56,7 +56,7 @@ def tweets(tokens: int = 15_000, seed: int = 0) -> Dataset:
     share = np.stack([1 - second, second], axis=1)
     tags = np.full((WORDS, TAGS), 0.01 / TAGS)
     np.add.at(tags, (np.arange(WORDS)[:, None], pair), 0.99 * share)
-    # Zipf's law as Mandelbrot has it: frequency is as 1 / (rank + 2.7).
+    # The Zipf-Mandelbrot law: the frequency is proportional to 1 / (rank + 2.7).
     emission = normalised(tags.T / (np.arange(1, WORDS + 1) + 2.7))
 
     vectors = generator.standard_normal((TAGS, DIMENSIONS))
@@ -87,7 +87,7 @@ def tweets(tokens: int = 15_000, seed: int = 0) -> Dataset:
 def speech(frames: int = 20_000, seed: int = 0) -> Dataset:
     """Utterances in frames: `frames` to train on, and a third as many for each other part.
 
-    A phone lasts 14 frames in the mean. A frame is the mean of its phone and Gaussian noise, of one
+    A phone lasts 14 frames on average. A frame is the mean of its phone plus Gaussian noise of one
     standard deviation. Beyond an end of an utterance, a window repeats the frame at that end.
 
     The Bayes error is about 23 % (22 to 27 % for the first seeds). It is estimated by the test

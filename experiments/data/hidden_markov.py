@@ -1,7 +1,7 @@
 """Hidden Markov models: sentences of hidden states, and the posterior of a state given a window.
 
-A transition matrix has a row of probabilities for each state that is left, and no zero. A sentence
-is a piece of the stationary chain, of a length that does not depend on its states. The tokens of
+A transition matrix has a row of positive probabilities for each current state. A sentence is a
+piece of the stationary chain whose length does not depend on its states. The tokens of
 many sentences lie in one array, one sentence after another; `lengths` cuts it.
 """
 
@@ -22,7 +22,7 @@ def stationary(transition: Floats) -> Floats:
 
 
 def draw(rows: Floats, which: Integers, generator: np.random.Generator) -> Integers:
-    """An outcome for each element of `which`, the number of the row with its probabilities."""
+    """An outcome for each element of `which`, the index of the row with its probabilities."""
     count, outcomes = rows.shape
     # The edges of row i lie in [i, i + 1], so that one sorted array has the edges of all rows.
     edges = np.cumsum(rows, axis=1)[:, :-1] + np.arange(count)[:, None]
@@ -40,9 +40,9 @@ def sample(transition: Floats, lengths: Integers, generator: np.random.Generator
 
 
 def windows(lengths: Integers, width: int) -> tuple[Integers, Bools]:
-    """For each token, (tokens, width): the tokens about it, and which places its sentence has.
+    """For each token, (tokens, width): the indices around it, and which lie in its sentence.
 
-    A place beyond an end of the sentence has the number of the token at that end.
+    A place beyond an end of the sentence has the index of the token at that end.
     """
     ends = np.cumsum(lengths)
     first = np.repeat(ends - lengths, lengths)[:, None]
@@ -59,8 +59,8 @@ def posterior(transition: Floats, log_likelihood: Floats, lengths: Integers, wid
     """P(state of a token | what its window shows), (tokens, states), by forward-backward.
 
     `log_likelihood`, (tokens, states), is of a token's observation given its state. The
-    observations of a window count once each; a place beyond the sentence says nothing, so that its
-    likelihood is 1 in every state: summed over, it leaves the chain as it is.
+    observations of a window count once each. A place beyond the sentence has the likelihood 1 in
+    every state, so it carries no information.
     """
     places, inside = windows(lengths, width)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
@@ -80,7 +80,7 @@ def posterior(transition: Floats, log_likelihood: Floats, lengths: Integers, wid
 def bayes_error(posterior: Floats) -> float:
     """The mean of 1 - max posterior over windows.
 
-    It estimates the Bayes error, which no classifier of these windows falls below. The posteriors
-    are exact: the estimate's only error is that of averaging over these windows.
+    It estimates the Bayes error, a lower bound for any classifier of these windows. The posteriors
+    are exact, so the only error is that of averaging over these windows.
     """
     return (1 - posterior.max(axis=1)).mean().item()

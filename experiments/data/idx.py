@@ -1,8 +1,8 @@
-"""MNIST, and what has its format (Fashion-MNIST), from the IDX files of its owners.
+"""MNIST, and data sets in its format such as Fashion-MNIST, from their IDX files.
 
 http://yann.lecun.com/exdb/mnist defines IDX: two zeros, the code of a type (8: unsigned bytes), the
 number of dimensions; their sizes, big-endian, in four bytes each; the elements. torchvision reads
-them too, but each of its versions needs one version of torch, and any torch that is there stays.
+them too, but each of its versions needs one version of torch, and the installed torch must stay.
 """
 
 import gzip
@@ -74,7 +74,7 @@ def examples(folder: Path, part: str) -> Part:
 
 
 def mnist(folder: Path) -> Dataset:
-    """Named as the folder, as the files do not tell MNIST from Fashion-MNIST."""
+    """Named after the folder, as the files do not tell MNIST from Fashion-MNIST."""
     train, test = examples(folder, "train"), examples(folder, "t10k")
     if train.x.shape[1] != test.x.shape[1]:
         raise ValueError(

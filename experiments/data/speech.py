@@ -20,7 +20,7 @@ FRAMES = {"hop_length": HOP, "center": False}
 
 
 def read(path: Path) -> np.ndarray:
-    """Reads samples between -1 and 1, of any format that libsndfile knows, of NIST SPHERE too."""
+    """Reads samples between -1 and 1, in any format of libsndfile, NIST SPHERE included."""
     try:
         samples, rate = soundfile.read(path, dtype="float32")
     except soundfile.LibsndfileError as error:
@@ -35,7 +35,7 @@ def read(path: Path) -> np.ndarray:
 
 def features(samples: np.ndarray) -> Tensor:
     """(frames, 26). Frame t has the samples from t HOP to t HOP + WINDOW."""
-    # 26 triangles on the mel scale are HTK's usual number. Coefficient 0 says what the energy says.
+    # HTK usually takes 26 triangles on the mel scale. The energy replaces coefficient 0.
     mfcc = librosa.feature.mfcc(
         y=samples, sr=RATE, n_mfcc=13, n_mels=26, n_fft=WINDOW, window="hamming", **FRAMES
     )

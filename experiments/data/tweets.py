@@ -28,7 +28,7 @@ def lines(path: Path) -> list[str]:
 
 
 def read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
-    """Reads the vectors, and the number of each word's."""
+    """Reads the vectors, and the row of each word."""
     row, vectors = {}, []
     count = length = None
     for n, line in enumerate(lines(path), 1):
@@ -58,7 +58,7 @@ def read_vectors(path: Path) -> tuple[dict[str, int], Tensor]:
 
 
 def read_tweets(path: Path, row: dict[str, int]) -> Part:
-    """Reads each word's tag, and the numbers of three vectors: its own between its neighbours'."""
+    """Reads each word's tag, and the rows of the word and its two neighbours."""
     windows, tags, words = [], [], []
     for n, line in enumerate([*lines(path), ""], 1):  # the last tweet may lack its blank line
         if line.strip():

@@ -14,30 +14,25 @@ for needed in ("librosa", "matplotlib", "sklearn"):
 from PIL import Image  # noqa: E402
 
 from experiments import __main__ as command_line  # noqa: E402
+from experiments.data.timit import CORE_TEST, DEVELOPMENT  # noqa: E402
 from experiments.recipes import RECIPES  # noqa: E402
 
-SMALL = {"examples": 60, "epochs": 1}  # in place of what --quick has
 WRITERS = {
     "mnist-classifier": written.mnist,
     "mnist-autoencoder": written.mnist,
     "twitter-pos": written.tweets,
-    "timit": lambda folder: written.timit(folder, ["fcjf0"], timit_speakers()),
+    "timit": lambda folder: written.timit(folder, ["fcjf0"], f"{CORE_TEST} {DEVELOPMENT}".split()),
     "cifar10": written.cifar10,
     "cifar100": written.cifar100,
 }
 
 
-def timit_speakers() -> list[str]:
-    from experiments.data.timit import CORE_TEST, DEVELOPMENT
-
-    return f"{CORE_TEST} {DEVELOPMENT}".split()
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shrinks the recipes of --quick further."""
     for recipe in RECIPES.values():
-        few = {"learning_rates": recipe.learning_rates[:2]}
-        for name, value in {**SMALL, **few}.items():
+        few = {"examples": 60, "epochs": 1, "learning_rates": recipe.learning_rates[:2]}
+        for name, value in few.items():
             monkeypatch.setitem(recipe.quick, name, value)
 
 
@@ -120,7 +115,7 @@ WRONG = {
     "no seeds": (["timit", "--seeds", "0"], "--seeds: 0 is not positive"),
     "a mask of none": (
         ["variance", "--activation", "gelu"],
-        "variance: activations: 'gelu'",
+        "variance: activations: 'gelu' is not one of soi, cdf_gate",
     ),
     "no files": (["cifar10", "--data", "nowhere"], "nowhere/data_batch_1.bin: expected a file of"),
 }

@@ -1,12 +1,7 @@
 """The variance of a prediction: what masks measure is what the paper's formula says."""
 
-import csv
-import io
-
 import pytest
 import torch
-from torch.nn.functional import dropout
-from torch.special import ndtr
 
 pytest.importorskip("matplotlib")
 from scipy.stats import chi2  # noqa: E402
@@ -22,30 +17,12 @@ def rows():
     return variance.measure(["soi", "cdf_gate"], DRAWS, 0, CPU)
 
 
-def wrong(monkeypatch, name, **change):
-    """The z scores of a mask with a part of it changed."""
-    monkeypatch.setitem(variance.MASKS, name, variance.MASKS[name]._replace(**change))
-    activations = [] if name == variance.DROPOUT else [name]
-    rows = variance.measure(activations, DRAWS, 0, CPU)
-    return torch.tensor([row.z for row in rows if row.mask == name])
-
-
 def test_the_formula_is_measured(rows):
     z = torch.tensor([row.z for row in rows])
     assert len(z) == 3 * 11
     assert z.abs().max() < 5
     low, high = chi2.interval(1 - 1e-6, len(z))
     assert low < z.square().sum() < high
-
-
-def test_dropout_that_divides_by_p_is_seen(monkeypatch):
-    """Four times the variance, a standard error of sqrt(2/n) of itself: z is about 48."""
-    assert wrong(monkeypatch, variance.DROPOUT, draw=lambda x: dropout(x, 0.5)).min() > 40
-
-
-def test_a_formula_without_the_location_is_seen(monkeypatch):
-    z = wrong(monkeypatch, "cdf_gate", probability=lambda x: ndtr(x / variance.SCALE))
-    assert z.abs().max() > 10
 
 
 def test_the_soi_map_dampens(rows):
@@ -56,13 +33,6 @@ def test_the_soi_map_dampens(rows):
     assert measured[variance.DROPOUT, 8] / measured[variance.DROPOUT, 2] == pytest.approx(16, 0.1)
     for variances in (formula, measured):
         assert variances["soi", 8] < variances["soi", 2] / 2
-
-
-def test_the_standard_error_of_a_sample_variance():
-    """Of 4000 samples of 200 numbers, as they scatter: within 5 of that scatter's own errors."""
-    y = torch.rand(4000, 200, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    variances, errors = torch.tensor([variance.sample_variance(row) for row in y.exp()]).T
-    assert errors.mean() == pytest.approx(variances.std().item(), rel=5 / (2 * len(y)) ** 0.5)
 
 
 def test_the_standard_error_of_four_numbers():
@@ -82,19 +52,9 @@ def test_the_seed_alone_decides():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_rows_are_written_and_drawn(rows):
-    text = io.StringIO()
-    csv.writer(text).writerows([variance.Row._fields, *rows])
-    text.seek(0)
-    assert [float(row["measured"]) for row in csv.DictReader(text)] == [r.measured for r in rows]
-
+def test_rows_are_drawn(rows):
     (axes,) = variance.plot(rows).axes
     lines = {line.get_label(): line for line in axes.lines}
     formula = lines["soi, formula"].get_ydata()
     assert list(formula) == [row.formula for row in rows if row.mask == "soi"]
     assert axes.get_xscale() == axes.get_yscale() == "log"
-
-
-def test_an_unknown_activation():
-    with pytest.raises(ValueError, match="'gelu' is not one of soi, cdf_gate"):
-        variance.measure(["soi", "gelu"], DRAWS, 0, CPU)

@@ -26,17 +26,6 @@ def test_cifar10(inside: bool, tmp_path: Path) -> None:
     assert data.input_shape() == (3, 32, 32)
 
 
-def test_places_of_pixels(tmp_path: Path) -> None:
-    """By the format's page: 1024 bytes of red, of green, of blue; row by row."""
-    written.cifar10(tmp_path)
-    pixels = bytearray(3072)
-    pixels[1024 + 2 * 32 + 5] = 255  # green, row 2, column 5
-    (tmp_path / "test_batch.bin").write_bytes(b"\7" + pixels)
-    test = cifar10(tmp_path).test
-    assert test.y.tolist() == [7]
-    assert (test.x > 0).nonzero().tolist() == [[0, 1, 2, 5]]
-
-
 @pytest.mark.parametrize("inside", [False, True])
 def test_cifar100(inside: bool, tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100-binary" if inside else tmp_path

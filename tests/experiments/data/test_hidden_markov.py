@@ -93,22 +93,6 @@ def test_states_follow_the_chain():
         assert abs(then.mean() - p) < 5 * np.sqrt(p * (1 - p) / len(then))
 
 
-def test_the_classifier_that_the_posterior_makes():
-    """Its errors in independent sentences are the Bayes error, within 4 standard errors."""
-    generator = np.random.default_rng(0)
-    transition, lengths = a_chain(4), np.full(20_000, 3)
-    y = hmm.sample(transition, lengths, generator)
-    means = np.arange(4.0)
-    seen = means[y] + generator.standard_normal(len(y))
-    p = hmm.posterior(transition, -((seen[:, None] - means) ** 2) / 2, lengths, 3)[1::3]
-    excess = (p.argmax(axis=1) != y[1::3]) - (1 - p.max(axis=1))
-    assert abs(excess.mean()) < 4 * excess.std() / np.sqrt(len(excess))
-    assert hmm.bayes_error(p) == pytest.approx(np.mean(1 - p.max(axis=1)))
-    # Without the neighbours there are more errors: the window is used.
-    alone = hmm.posterior(transition, -((seen[:, None] - means) ** 2) / 2, lengths, 1)[1::3]
-    assert hmm.bayes_error(alone) > hmm.bayes_error(p) + 0.02
-
-
 @pytest.fixture(scope="module", params=["tweets", "speech"])
 def corpus(request):
     """A corpus, with what was given to hidden_markov's functions for its test."""
@@ -188,6 +172,7 @@ def test_the_bayes_error(corpus):
     excess = (p.argmax(axis=1) != data.test.y.numpy()) - (1 - p.max(axis=1))
     of_sentences = np.array([part.sum() for part in sentences(excess, lengths)])
     assert abs(excess.sum()) < 4 * np.sqrt((of_sentences**2).sum())
+    assert data.bayes_error == pytest.approx(np.mean(1 - p.max(axis=1)))
     low, high = (0.08, 0.13) if "tweets" in data.name else (0.2, 0.26)
     assert low < data.bayes_error < high
 

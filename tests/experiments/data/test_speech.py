@@ -67,15 +67,6 @@ def test_features() -> None:
 
 
 @of_features
-def test_energy_of_a_sine() -> None:
-    """Of 10 whole periods in a frame, with an amplitude of 0.5."""
-    samples = 0.5 * np.sin(2 * np.pi * 400 * np.arange(1600) / 16_000).astype(np.float32)
-    frames = speech.features(samples)
-    assert frames[:, 12].numpy() == pytest.approx(np.full(8, np.log(400 * 0.5**2 / 2)), abs=1e-5)
-    assert frames[:, 25].abs().max() < 1e-5
-
-
-@of_features
 @pytest.mark.parametrize("length, frames", [(400, 1), (559, 1), (560, 2), (1200, 6)])
 def test_short_utterances(length: int, frames: int) -> None:
     found = speech.features((NOISE[:length] / 32768).astype(np.float32))
