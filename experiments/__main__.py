@@ -13,9 +13,10 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from experiments import page, protocol, report, variance
+from experiments import page, report, variance
 from experiments.activations import ACTIVATIONS
 from experiments.recipes import RECIPES, recipe_of
+from experiments.results import train_variants
 from experiments.runs import Plan
 
 VARIANCE = "variance"
@@ -56,7 +57,7 @@ def run(name: str, options: argparse.Namespace) -> None:
     folder = options.output / name
     data = recipe.data(options.data).to(device)
     plan = Plan(name, options.quick, options.epochs, data, device, folder / "runs")
-    variants = protocol.run(
+    variants = train_variants(
         plan,
         options.activation or recipe.activations,
         options.seeds or recipe.seeds,

@@ -1,7 +1,7 @@
-"""The results of a setting over its seeds: medians, ranges and the best epoch."""
+"""Trains the variants of an experiment, and summarises the results of each over its seeds."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from experiments.activations import ACTIVATIONS
 from experiments.recipe import Recipe
-from experiments.runs import Results
-from experiments.training import Row
+from experiments.runs import Plan, Results, train_all
+from experiments.training import Row, Settings
 
 
 class Spread(NamedTuple):
@@ -97,3 +97,34 @@ def groups(recipe: Recipe, variants: list[Variant]) -> dict[str, list[Variant]]:
             v for v in variants if v.keep == (of_soi if v.activation == "soi" else keep)
         ]
     return found
+
+
+def train_variants(
+    plan: Plan, activations: Sequence[str], seeds: int, dtype: str, processes: int
+) -> list[Variant]:
+    """Trains with every learning rate, and returns the variants that `recipe.choose` selects."""
+    recipe = plan.recipe
+
+    def train(wanted: Iterable[tuple[str, float, float]], on_validation: bool) -> list[Variant]:
+        groups = {
+            setting: [
+                Settings(*setting, seed, recipe.epochs, dtype, on_validation)
+                for seed in range(seeds)
+            ]
+            for setting in wanted
+        }
+        found = train_all(plan, sum(groups.values(), []), processes, plan.experiment)
+        return [Variant(*setting, [found[s] for s in group]) for setting, group in groups.items()]
+
+    pairs = recipe.variants(activations)
+    every = [(*pair, rate) for pair in pairs for rate in recipe.learning_rates]
+    tried = train(every, on_validation=recipe.choose == "none")
+    if recipe.choose == "none":
+        return tried
+    chosen = [
+        min((v for v in tried if (v.activation, v.keep) == pair), key=lambda v: v.criterion)
+        for pair in pairs
+    ]
+    if recipe.choose == "validation":
+        return chosen
+    return train(((v.activation, v.keep, v.learning_rate) for v in chosen), on_validation=True)

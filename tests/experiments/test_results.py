@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import protocol
+from experiments import results
 from experiments.recipes import RECIPES
-from experiments.results import Spread, Variant, best_epoch, spread
+from experiments.results import Spread, Variant, best_epoch, spread, train_variants
 from experiments.runs import Plan
 from experiments.training import Settings
 from tests.experiments.test_runs import plan_of
@@ -69,10 +69,10 @@ def test_the_learning_rate_is_chosen_by_the_median_validation_error(
             for s in wanted
         }
 
-    monkeypatch.setattr(protocol, "train_all", train_all)
+    monkeypatch.setattr(results, "train_all", train_all)
     recipe = dataclasses.replace(RECIPES["twitter-pos"], choose=choose)
     monkeypatch.setattr(Plan, "recipe", recipe)
-    variants = protocol.run(plan_of("twitter-pos", tmp_path), ["gelu", "elu"], 3, "float32", 1)
+    variants = train_variants(plan_of("twitter-pos", tmp_path), ["gelu", "elu"], 3, "float32", 1)
     assert len(asked[0]) == 2 * 3 * 3
     found = [(v.activation, v.keep, v.learning_rate) for v in variants]
     if choose == "none":
