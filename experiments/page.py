@@ -11,9 +11,10 @@ from bench.environment import cpu, gpu
 SECTION = "section.md"
 INTRODUCTION = """# The GELU paper's experiments
 
-Of Hendrycks and Gimpel, [Gaussian Error Linear Units](https://arxiv.org/abs/1606.08415), with the
-operators of gelu_kernels. A figure is the median of the seeds, with the lowest and the highest in
-brackets. Losses are of the last epoch, test errors of the epoch with the lowest validation error.
+The experiments of [Gaussian Error Linear Units](https://arxiv.org/abs/1606.08415) (Hendrycks and
+Gimpel), with the operators of gelu_kernels. Figures are medians over the seeds, with the lowest and
+the highest in brackets. Losses are from the last epoch, test errors from the epoch with the lowest
+validation error.
 """
 
 

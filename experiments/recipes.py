@@ -22,7 +22,7 @@ RECIPES = {
         claim="The GELU tends to have the lowest median training loss, with and without dropout, "
         "and matches or exceeds the others' robustness; the SOI map matches a ReLU with dropout.",
         stand_in_says="50 epochs of MNIST are 21,450 steps. After the few steps here, networks "
-        "with dropout or a small learning rate have not ended their training.",
+        "with dropout or a small learning rate have not converged.",
         quick={"examples": 2000},
     ),
     "mnist-autoencoder": Recipe(
@@ -39,7 +39,7 @@ RECIPES = {
         curves=("train_loss", "test_loss"),
         claim="The GELU accommodates different learning rates, and ties with or outperforms the "
         "others.",
-        stand_in_says="An image has 64 pixels beside a code of 30 numbers: there is little to "
+        stand_in_says="An image has 64 pixels and its code 30 numbers: there is little to "
         "compress. 250 epochs of MNIST are 234,250 steps.",
         quick={"examples": 2000, "epochs": 30},
     ),
@@ -61,8 +61,8 @@ RECIPES = {
             "soi": "12.5",
             "relu beside soi": "11.9",
         },
-        stand_in_says="Tags follow a Markov chain and words depend on their tag alone: it tells "
-        "how near a network comes to the best classifier, and nothing of language.",
+        stand_in_says="Tags follow a Markov chain and words depend only on their tag: this shows "
+        "how near a network comes to the best classifier, and nothing about language.",
         quick={"examples": 5000, "epochs": 10, "seeds": 3},
     ),
     "timit": Recipe(
@@ -83,8 +83,8 @@ RECIPES = {
             "soi": "29.46",
             "relu beside soi": "29.46",
         },
-        stand_in_says="Phones follow a Markov chain and frames are normally distributed: it tells "
-        "how near a network comes to the best classifier, and nothing of speech.",
+        stand_in_says="Phones follow a Markov chain and frames are normally distributed: this "
+        "shows how near a network comes to the best classifier, and nothing about speech.",
         quick={
             "examples": 10_000,
             "batch": 128,
@@ -108,8 +108,8 @@ RECIPES = {
         curves=("train_error", "test_error"),
         prepare=whitened,
         paper={"gelu": "7.89", "relu": "8.16", "elu": "8.41"},
-        stand_in_says="Their images are grey and of 12 by 12 pixels. They show that the recipe "
-        "trains; the ranks on CIFAR-10 may be others.",
+        stand_in_says="The images are grey, of 12 by 12 pixels. They show that the recipe trains; "
+        "the ranking on CIFAR-10 may differ.",
         quick={"examples": 2000, "epochs": 12, "batch": 32, "model": models.nine_layers(width=16)},
     ),
     "cifar100": Recipe(
@@ -128,8 +128,8 @@ RECIPES = {
         schedule=cosine,
         curves=("step_loss", "test_loss"),  # the first with dropout, as the figure has it
         paper={"gelu": "20.74", "relu": "21.77", "elu": "22.98"},
-        stand_in_says="Their images are grey and of 12 by 12 pixels, their classes are 10. They "
-        "show that the recipe trains; the ranks on CIFAR-100 may be others.",
+        stand_in_says="The images are grey, of 12 by 12 pixels, in 10 classes. They show that the "
+        "recipe trains; the ranking on CIFAR-100 may differ.",
         quick={"examples": 2000, "epochs": 15, "batch": 32, "model": models.wide_resnet(10, 1)},
     ),
 }

@@ -17,8 +17,8 @@ from tests import ROOT
 HEADERS = sorted((ROOT / "csrc" / "gates" / "coefficients").glob("*.h"))
 MODULES = ROOT / "gelu_kernels" / "formulas" / "coefficients"
 
-# NumPy, libm and OpenBLAS each choose their code by the processor. These variables make them take
-# the code of an old one, without FMA.
+# NumPy, libm and OpenBLAS choose their code by processor. These variables select the code for an
+# old one without FMA.
 VECTORS = [feature for feature in __cpu_dispatch__ if __cpu_features__[feature]]
 PROCESSORS = {
     "this": {},

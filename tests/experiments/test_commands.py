@@ -1,4 +1,4 @@
-"""``python -m experiments``: files and page, on stand-ins and on files of the real formats."""
+"""``python -m experiments`` writes its files and page, for stand-ins and for real formats."""
 
 import csv
 import sys

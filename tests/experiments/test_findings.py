@@ -1,4 +1,4 @@
-"""What the page says of results that are known: rankings, counts, tables, sizes."""
+"""What the page says about given results: rankings, counts, tables, sizes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ def test_findings_of_each_learning_rate() -> None:
 
 
 def test_a_section(tmp_path: Path) -> None:
-    """The paper's figure stands beside a setting that is the paper's."""
+    """Only the paper's settings show the paper's figure."""
     variants = [
         variant("gelu", 0.8, error=0.125),
         variant("relu", 0.8),

@@ -1,4 +1,4 @@
-"""The paper's networks: their sizes, as the sources give them, and a step in either dtype."""
+"""The paper's networks: their sizes in the papers, and a training step in each dtype."""
 
 import math
 from functools import partial
@@ -14,7 +14,7 @@ from experiments.recipes import RECIPES
 from experiments.training import Run, Settings
 from tests.oracles import oracle
 
-# Of the data sets themselves: inputs and classes.
+# Inputs and classes of the real data sets.
 SHAPES = {
     "mnist-classifier": ((784,), 10),
     "mnist-autoencoder": ((784,), 10),
@@ -101,7 +101,7 @@ def test_the_shapes_of_the_wide_resnet() -> None:
 
 
 def test_noise_on_the_input_of_the_nine_layers() -> None:
-    """Appendix B: of deviation 0.15, in training alone. Of 10^5 numbers, 5 standard errors."""
+    """Appendix B: deviation 0.15, only in training. 10^5 numbers, within 5 standard errors."""
     noise, x = build("cifar10")[0], torch.ones(10**5)
     assert torch.equal(noise.eval()(x), x)
     added = noise.train()(x) - 1
@@ -128,7 +128,7 @@ def test_no_dropout_nor_activation_after_the_last_layer() -> None:
 )
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_step(name: str, activation: str, dtype: str) -> None:
-    """In bfloat16 as on a GPU, under autocast; of small images, as a CPU is slow in bfloat16."""
+    """In bfloat16 under autocast, as on a GPU; with small images, as a CPU is slow in bfloat16."""
     recipe = RECIPES[name]
     settings = Settings(activation, 1.0, recipe.learning_rates[0], 0, 1, dtype, False)
     run = Run(recipe, settings, dataset(name, pixels=12), torch.device("cpu"))
@@ -176,7 +176,7 @@ FORMULAS = {
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_an_activation(name: str) -> None:
-    """In evaluation and untrained, by its formula in the paper."""
+    """An untrained activation in evaluation follows its formula in the paper."""
     x = torch.tensor([-2.0, -0.5, 0.0, 1.0, 3.0], dtype=torch.float64)
     found = ACTIVATIONS[name].module().double().eval()(x).tolist()
     assert found == pytest.approx([float(FORMULAS[name](v)) for v in x.tolist()], rel=1e-12, abs=0)

@@ -1,4 +1,4 @@
-"""What is reported: of which settings, which epochs, and which seeds."""
+"""Which settings, epochs and seeds are reported."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Runs of the experiments: an interruption loses none, and others' files are not taken."""
+"""Interrupted runs resume to the same result, and never from the file of another run."""
 
 import dataclasses
 import os
@@ -55,7 +55,7 @@ def interrupt() -> None:
 
 @pytest.fixture
 def epochs_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The epochs that are run, with a checkpoint after each."""
+    """Lists the epochs that are run, and sets a checkpoint after each."""
     monkeypatch.setattr(runs, "SECONDS_BETWEEN_CHECKPOINTS", -1)
     found, epoch = [], Run.epoch
 
@@ -89,8 +89,8 @@ def test_an_interrupted_run_goes_on_to_the_same_result(
     torch.manual_seed(99)
     del epochs_run[:]
     parts = plan.train(settings, lambda: None)
-    assert epochs_run == [3, 4]  # the third was over, and not yet written
-    # In words, as NaN is not NaN.
+    assert epochs_run == [3, 4]  # the third had run, but was not yet written
+    # As text, because NaN != NaN.
     assert repr(parts["rows"]) == repr(whole["rows"])
     assert repr(parts["robustness"]) == repr(whole["robustness"])
     assert len(parts["rows"]) == EPOCHS
@@ -162,7 +162,7 @@ def test_runs_of_other_data_are_not_taken(tmp_path: Path, epochs_run: list[int])
 def test_runs_of_other_devices_or_versions_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what a run's file says of itself, as there may be no other device."""
+    """By the identity in a run's file, as there may be no other device."""
     plan = plan_of("twitter-pos", tmp_path)
     on_gpu = dataclasses.replace(plan, device=torch.device("cuda"))
     assert plan.identity == dataclasses.replace(plan).identity != on_gpu.identity

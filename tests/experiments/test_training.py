@@ -38,7 +38,7 @@ def run_of(
     on_validation: bool = False,
     **changes: object,
 ) -> Run:
-    """`changes` are of the recipe."""
+    """`changes` replace fields of the recipe."""
     recipe = dataclasses.replace(
         RECIPES["mnist-classifier"], **{"model": lambda *args: Table(), "batch": 4, **changes}
     )
@@ -49,13 +49,13 @@ def run_of(
 
 
 def numbered(start: int, examples: int) -> Part:
-    """Each example has a number of its own, which tells where it is seen."""
+    """Each example has a unique number, by which the tests recognise it."""
     numbers = torch.arange(start, start + examples)
     return Part(numbers[:, None] + torch.zeros(3), torch.zeros_like(numbers))
 
 
 def seen_by(run: Run) -> list[tuple[bool, list[float]]]:
-    """Of each batch: whether it is trained on, and its examples' first numbers."""
+    """For each batch, whether it is trained on and the first number of each example."""
     seen: list[tuple[bool, list[float]]] = []
     run.network.register_forward_hook(
         lambda module, args, y: seen.append((module.training, args[0][:, 0].tolist()))
@@ -82,7 +82,7 @@ def test_the_loss_of_an_autoencoder() -> None:
 
 
 def test_noise_is_uniform_and_of_the_seed() -> None:
-    """Of 3000 numbers in [-2, 2]: mean and variance within 5 standard errors."""
+    """3000 numbers lie in [-2, 2], with mean and variance within 5 standard errors."""
 
     def noise(seed: int) -> torch.Tensor:
         seen = []
@@ -95,7 +95,7 @@ def test_noise_is_uniform_and_of_the_seed() -> None:
     x = noise(seed=1)
     assert 1.99 < x.max() <= 2 and -2 <= x.min() < -1.99
     assert abs(x.mean()) < 5 * (4 / 3 / 3000) ** 0.5
-    # Of a uniform number the fourth moment is 9/5 of the squared variance.
+    # The fourth moment of a uniform number is 9/5 of its squared variance.
     assert abs(x.var() - 4 / 3) < 5 * 4 / 3 * (0.8 / 3000) ** 0.5
     assert torch.equal(noise(seed=1), x) and not torch.equal(noise(seed=2), x)
 
@@ -203,7 +203,7 @@ def test_weights_decay_and_biases_do_not() -> None:
 
 
 def test_whitened_images() -> None:
-    """Uncorrelated, of variance 1 where it was far above 1e-5; and the axes stay."""
+    """Uncorrelated, with variance 1 where it was far above 1e-5, and along the original axes."""
     data = digit_images()
     white = whitened(data)
     x = torch.cat([white.train.x, white.validation.x]).flatten(1).double()

@@ -1,4 +1,4 @@
-"""The variance of a prediction: what masks measure is what the paper's formula says."""
+"""The variance of a prediction under random masks agrees with the paper's formula."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def test_the_soi_map_dampens(rows):
 
 
 def test_the_standard_error_of_four_numbers():
-    """Of mean 1, variance 4 and fourth central moment 21: (21 - 16 * 1/3)/4 = 47/12."""
+    """With mean 1, variance 4 and fourth central moment 21: (21 - 16 * 1/3)/4 = 47/12."""
     y = torch.tensor([0.0, 0.0, 0.0, 4.0], dtype=torch.float64)
     assert variance.sample_variance(y) == pytest.approx((4, (47 / 12) ** 0.5), rel=1e-12)
 

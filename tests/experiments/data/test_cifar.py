@@ -41,7 +41,7 @@ def test_cifar100(inside: bool, tmp_path: Path) -> None:
 
 
 def test_augment(tmp_path: Path) -> None:
-    """Each result is one of the 9 * 9 * 2 crops of its image, and all of them occur as often."""
+    """Each result is one of the 9 * 9 * 2 crops of its image, and all are equally frequent."""
     written.cifar100(tmp_path)
     augment = cifar100(tmp_path).augment
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Generated corpora: exact posteriors, windows, and the Bayes error that they give."""
+"""Generated corpora: exact posteriors, windows, and the resulting Bayes error."""
 
 from itertools import product
 
@@ -59,7 +59,7 @@ def test_the_posterior_of_every_place(width):
 
 
 def test_likelihoods_that_underflow():
-    """exp(-800) is 0: of each observation, the likeliest state counts as 1."""
+    """exp(-800) is 0, so likelihoods are scaled to 1 for the likeliest state."""
     log_likelihood = np.array([[-1000.0, -1001.0], [-800.0, -800.0]])
     actual = hmm.posterior(TWO_STATES, log_likelihood, np.array([2]), 3)
     expected = hmm.posterior(TWO_STATES, np.array([[0.0, -1.0], [0, 0]]), np.array([2]), 3)
@@ -95,7 +95,7 @@ def test_states_follow_the_chain():
 
 @pytest.fixture(scope="module", params=["tweets", "speech"])
 def corpus(request):
-    """A corpus, with what was given to hidden_markov's functions for its test."""
+    """A corpus, and the arguments and results of its calls to hidden_markov."""
     make, calls = getattr(generated, request.param), {}
     with pytest.MonkeyPatch.context() as patch:
         for name in ("sample", "posterior"):
@@ -130,7 +130,7 @@ def test_shapes(corpus):
 
 
 def test_windows_hold_the_neighbours(corpus):
-    """By a loop over sentences: `</s>` beyond a tweet, the frame at the end beyond an utterance."""
+    """Padding is `</s>` beyond a tweet, and the end frame beyond an utterance."""
     data, calls = corpus
     half = data.train.x.shape[1] // 2
     for part, ((_, lengths, _), _) in zip(data.parts().values(), calls["sample"], strict=True):
@@ -166,7 +166,7 @@ def test_lengths(corpus):
 
 
 def test_the_bayes_error(corpus):
-    """The posterior's classifier has it, within 4 standard errors by sentence."""
+    """The most probable class errs as often, within 4 standard errors over sentences."""
     data, calls = corpus
     (((_, _, lengths, _), p),) = calls["posterior"]
     excess = (p.argmax(axis=1) != data.test.y.numpy()) - (1 - p.max(axis=1))
@@ -178,7 +178,7 @@ def test_the_bayes_error(corpus):
 
 
 def test_posteriors_are_frequencies(corpus):
-    """The posterior of a class sums to its examples, within 5 standard errors by sentence."""
+    """A class's posteriors sum to its number of examples, within 5 standard errors."""
     data, calls = corpus
     (((_, _, lengths, _), p),) = calls["posterior"]
     excess = p - np.eye(data.classes)[data.test.y]

@@ -1,4 +1,4 @@
-"""experiments/data/idx.py: MNIST's files, and what is wrong with others."""
+"""experiments/data/idx.py reads MNIST's files and reports malformed ones."""
 
 import gzip
 from pathlib import Path

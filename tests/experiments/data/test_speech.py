@@ -20,9 +20,11 @@ NOISE = np.random.default_rng(0).normal(0, 1000, 4000).astype(np.int16)
 
 
 def triangles() -> np.ndarray:
-    """26 of them, each of area 1 over frequency, at the 201 frequencies of a frame. Their corners
-    are apart equally on Slaney's scale (1998): linear up to 1 kHz, which is 15, then 27 steps to
-    each factor of 6.4."""
+    """26 triangles of unit area at the 201 frequencies of a frame.
+
+    Their corners are equally spaced on Slaney's mel scale (1998): linear up to 1 kHz, which is 15,
+    then 27 steps for each factor of 6.4.
+    """
     mel = np.linspace(0, 15 + 27 * np.log(8) / np.log(6.4), 28)
     corners = np.where(mel < 15, mel * 200 / 3, 1000 * 6.4 ** ((mel - 15) / 27))
     rows = [

@@ -56,7 +56,7 @@ def test_speakers() -> None:
 
 @of_features
 def test_classes_of_frames(tmp_path: Path) -> None:
-    """The phone at the centre: of frame t, sample 160 t + 200."""
+    """A frame has the phone at its centre, sample 160 t + 200 of frame t."""
     phones = "201 360 h#\n360 361 iy\n361 530 s\n900 1000 zh\n1000 1160 v\n"
     written.utterance(tmp_path, "SX1", NOISE[:1800], phones)
     frames, classes = timit.read(timit.Utterance(tmp_path / "SX1.WAV", tmp_path / "SX1.PHN"))

@@ -1,4 +1,4 @@
-"""Writes small files in the formats of the real data, by the formats' definitions."""
+"""Writes small files in the formats of the real data, following the formats' definitions."""
 
 import struct
 from pathlib import Path
@@ -16,7 +16,7 @@ def idx(array: np.ndarray) -> bytes:
 
 
 def mnist(folder: Path, train: int = 40, test: int = 20) -> dict[str, np.ndarray]:
-    """Writes the four files; what they hold, by their names."""
+    """Writes the four files; returns their arrays by file name."""
     random = np.random.default_rng(0)
     arrays = {}
     for part, count in (("train", train), ("t10k", test)):
@@ -34,7 +34,7 @@ def cifar(path: Path, labels: list[tuple[int, ...]], images: np.ndarray) -> None
 
 
 def cifar10(folder: Path, each: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    """Writes the six files; their images and labels, the test batch's last."""
+    """Writes the six files; returns their images and labels, the test batch last."""
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (6, each, 3, 32, 32))
     labels = random.integers(0, 10, (6, each))
