@@ -7,25 +7,22 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
+from gelu_kernels.distributed.elementwise import Sharding
 from gelu_kernels.operators.table import LINEAR
 from gelu_kernels.operators.types import Operator
-
-Sharding = tuple[list[Placement], list[Placement | None]]
 
 
 def _shardings(op: Operator, *args: Tensor | str | float | None) -> list[Sharding]:
     """The ways to shard over one dimension of a mesh: cut the rows of dy and x, or the columns of
     either, or leave a sum pending in dy."""
-    names = [argument.name for argument in op.overload._schema.arguments]
-    tensors = {
-        name: arg for name, arg in zip(names, args, strict=False) if hasattr(arg, "placements")
-    }
+    arguments = op.named(args)
+    tensors = {name: arg for name, arg in arguments.items() if hasattr(arg, "placements")}
     last = tensors["x"].ndim - 1
 
     def sharding(of_dweight: Placement, of_dy: Placement, of_x: Placement) -> Sharding:
         along = Shard(0) if of_x == Shard(last) else Replicate()
         placed = {"dy": of_dy, "x": of_x, "up": of_x, "gate_bias": along}
-        return [of_dweight], [placed[name] if name in tensors else None for name in names]
+        return [of_dweight], [placed[name] if name in tensors else None for name in arguments]
 
     whole = Replicate()
     shardings = [
@@ -35,7 +32,7 @@ def _shardings(op: Operator, *args: Tensor | str | float | None) -> list[Shardin
         *[sharding(Partial(), Shard(dim), Shard(dim)) for dim in range(last)],
     ]
     # Cutting the last dimension would not cut both halves.
-    if "up" not in names or "up" in tensors:
+    if "up" not in arguments or "up" in tensors:
         shardings.append(sharding(Shard(1), whole, Shard(last)))
     return shardings
 

@@ -8,10 +8,10 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
+from gelu_kernels.distributed.elementwise import Sharding
 from gelu_kernels.operators.table import QUANTIZED
 from gelu_kernels.operators.types import Operator
 
-Sharding = tuple[list[Placement], list[Placement | None]]
 BLOCK, TILE = 32, 128  # the rows of a block along a column, and of a tile of swizzled scales
 
 

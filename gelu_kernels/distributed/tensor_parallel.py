@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, parallel
 from torch.distributed.tensor.placement_types import Placement
 
-from gelu_kernels.nn.linear_parameters import LinearParameters
+from gelu_kernels.nn.linear import LinearParameters
 
 
 class _TakesOurs(parallel.ParallelStyle):

@@ -51,33 +51,16 @@ def pairs(tensors: Sequence[Tensor], along: str) -> Results:
     return {"row": row, "column": column, "both": (row, column)}[along]
 
 
-def _call(
-    op: str,
-    input: Tensor,
-    beside: Tensor | None,
-    gate: str,
-    dtype: torch.dtype,
-    scaling: str,
-    scale: Tensor | None,
-    along: str,
-    mode: str,
-    swizzle: str,
-) -> Results | QuantizedWithAmax:
-    """Calls an operator that quantises, by the quickest route."""
-    if is_dynamo_compiling() or has_torch_function_variadic(input, beside, scale):
-        results = getattr(torch.ops.gelu_kernels, op)(
-            input,
-            beside,
-            gate=gate,
-            dtype=dtype,
-            scaling=scaling,
-            scale=scale,
-            along=along,
-            mode=mode,
-            swizzle=swizzle,
-        )
+def _call(op: str, input: Tensor, other: Tensor | None, *options: object) -> object:
+    """Calls an operator, whose other operand is a bias or ``up``, by the quickest route."""
+    gate, dtype, scaling, scale, along, mode, swizzle = options
+    scaling, swizzle = name_of(scaling), name_of(swizzle)
+    if is_dynamo_compiling() or has_torch_function_variadic(input, other, scale):
+        options = {"scaling": scaling, "along": along, "mode": mode, "swizzle": swizzle}
+        operator = getattr(torch.ops.gelu_kernels, op)
+        results = operator(input, other, gate=gate, dtype=dtype, scale=scale, **options)
     else:
-        results = getattr(_C, op)(input, beside, gate, dtype, scaling, scale, along, mode, swizzle)
+        results = getattr(_C, op)(input, other, gate, dtype, scaling, scale, along, mode, swizzle)
     return QuantizedWithAmax(*results) if scaling == "TensorWise" else pairs(results, along)
 
 
@@ -152,8 +135,7 @@ def quantized_gate(
     >>> data.float()[0, :2], scale.float()
     (tensor([384., 384.]), tensor([[0.2500]]))
     """
-    options = gate, dtype, name_of(scaling), scale, along, mode, name_of(swizzle)
-    return _call("quantized_gate", input, bias, *options)
+    return _call("quantized_gate", input, bias, gate, dtype, scaling, scale, along, mode, swizzle)
 
 
 def quantized_glu(
@@ -191,8 +173,7 @@ def quantized_glu(
     >>> data.float()[0, :2], scale.float()
     (tensor([384., 384.]), tensor([[0.2500]]))
     """
-    options = gate, dtype, name_of(scaling), scale, along, mode, name_of(swizzle)
-    return _call("quantized_glu", input, up, *options)
+    return _call("quantized_glu", input, up, gate, dtype, scaling, scale, along, mode, swizzle)
 
 
 def quantized_geglu(

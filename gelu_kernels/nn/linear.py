@@ -1,11 +1,37 @@
-"""A linear layer fused with the gate before or after it."""
+"""Linear layers fused with the gate before or after them."""
 
 import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
 from gelu_kernels.nn.gate import what_is_saved
-from gelu_kernels.nn.linear_parameters import LinearParameters
+from gelu_kernels.nn.module import Module
+
+
+class LinearParameters(Module):
+    """The parameters of ``nn.Linear``, with the same names and initialisation.
+
+    Not a subclass of ``nn.Linear``: tools that adapt, quantise or replace every ``nn.Linear``
+    assume that it computes ``x W^T + b``, and would drop the gate.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool, **placed: torch.device | torch.dtype
+    ) -> None:
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, **placed))
+        self.register_parameter(
+            "bias", nn.Parameter(torch.empty(out_features, **placed)) if bias else None
+        )
+        LinearParameters.reset_parameters(self)  # a subclass has not yet made its own parameters
+
+    def reset_parameters(self) -> None:
+        nn.Linear.reset_parameters(self)
+
+    def extra_repr(self) -> str:
+        return nn.Linear.extra_repr(self)
 
 
 class LinearGELU(LinearParameters):
@@ -50,7 +76,7 @@ class LinearGELU(LinearParameters):
         save: str | None = None,
         dither: bool = False,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device, dtype)
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.approximate = approximate
         self.save = save
         self.dither = dither
@@ -103,7 +129,7 @@ class GateLinear(LinearParameters):
         gate: str = "normal",
         gate_bias: bool = False,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device, dtype)
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.gate = gate
         self.gate_bias = (
             nn.Parameter(torch.zeros(in_features, device=device, dtype=dtype))
@@ -161,7 +187,7 @@ class GLULinear(LinearParameters):
         limit: float | None = None,
         up_offset: float = 0.0,
     ) -> None:
-        super().__init__(in_features, out_features, bias, device, dtype)
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
         self.gate = gate
         self.limit = limit
         self.up_offset = up_offset
