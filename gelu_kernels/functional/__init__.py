@@ -1,7 +1,7 @@
-"""The operators as functions, by the quickest route.
+"""The operators as functions.
 
 In eager mode a call goes straight to C++. Under ``torch.compile``, in a torch function mode, or
-with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these can see.
+with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these can intercept.
 """
 
 from gelu_kernels.functional.cdf import cdf_gate

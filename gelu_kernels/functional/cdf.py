@@ -35,12 +35,12 @@ def cdf_gate(
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
-        loc: a number, which may be NumPy's or a ``Fraction``, a 0-d tensor, or a vector as long as
-            the last dimension of ``input``; a tensor has the dtype and the device of ``input``.
-            Under autocast it is cast to that dtype, and a number is always rounded to it.
-        scale: the same, at least 0. With 0, F is a step, which is 1/2 at x = loc, and the gradients
-            of ``loc`` and ``scale`` are 0.
-        gate: the distribution function F, by the name of its gate, as for
+        loc: a number (also NumPy's, or a ``Fraction``), a 0-d tensor, or a vector as long as the
+            last dimension of ``input``. A number is rounded to the dtype of ``input``; a tensor has
+            that dtype, or is cast to it under autocast, and is on the same device.
+        scale: the same, at least 0. If it is 0, F is a step, which is 1/2 at x = loc, and the
+            gradients of ``loc`` and ``scale`` are 0.
+        gate: the name of the gate, which selects the distribution function F, as for
             :func:`gelu_kernels.functional.gate`.
 
     Returns:
@@ -48,14 +48,14 @@ def cdf_gate(
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``gate`` is not as above, or ``scale`` is negative or NaN:
-            a number, or a tensor on the CPU. On a GPU that would have to wait for the device; the
-            result is then not defined.
+        ValueError: a shape, a device or ``gate`` is not as above, or ``scale`` is negative or NaN.
+            A tensor ``scale`` is checked only on the CPU: on a GPU a check would have to wait for
+            the device, and the result is undefined.
 
     Accuracy: float32 and float64 within 6 units in the last place where F is a normal number.
-    float16 and bfloat16 are computed in float32 and rounded once. The sums that are the gradients
-    of ``loc`` and ``scale`` are taken in float32 (float64) in an order that depends on the shapes
-    alone: the same bits on any number of threads.
+    float16 and bfloat16 are computed in float32 and rounded once. The gradients of ``loc`` and
+    ``scale`` are summed in float32 (float64) in an order that depends only on the shapes: the same
+    bits for any number of threads.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
 

@@ -1,4 +1,4 @@
-"""Dequantises eight-bit numbers with scales."""
+"""Dequantises 8-bit numbers with scales."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +17,12 @@ class _Dequantize(torch.autograd.Function):
     @staticmethod
     def forward(data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
         blocks = scale.shape[-1]
-        # Torch 2.11 compiles no sym_max of an int.
+        # torch.compile of torch 2.11 does not take sym_max of an int.
         divisor = torch.sym_max(blocks, 1) if isinstance(blocks, torch.SymInt) else max(blocks, 1)
         block = data.shape[-1] // divisor
         numbers = data.float().unflatten(-1, (blocks, block)) * scale.float().unsqueeze(-1)
         numbers = numbers.flatten(-2)
-        # No `to` that does nothing: torch 2.11 compiles the gradient of its result to zero.
+        # Skip a `to` that changes nothing: torch 2.11 compiles its gradient to zero.
         return numbers if dtype == numbers.dtype else numbers.to(dtype)
 
     @staticmethod
@@ -38,8 +38,8 @@ class _Dequantize(torch.autograd.Function):
 def _unswizzled(scale: Tensor, data: Tensor) -> Tensor:
     """Undoes the swizzle of the scales of data.
 
-    They are taken by index: a slice of the padded matrix would compare its size with the number of
-    rows, which torch.export may not know.
+    Gathers by index: a slice of the padded matrix would compare its size with the number of rows,
+    which torch.export may not know.
     """
     *leading, columns = data.shape
     row = torch.arange(prod(leading), device=scale.device).view(*leading, 1)
@@ -56,15 +56,14 @@ def dequantize(
     dtype: torch.dtype = torch.bfloat16,
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Tensor:
-    r"""The numbers that eight bits stand for, data times scale. The gradient goes straight through
-    to the tensor that was quantised, in full, where ``data.float()`` would round it to the dtype of
-    ``data``.
+    r"""Dequantises: returns data times scale. The gradient passes straight through to the tensor
+    that was quantised, without rounding; ``data.float()`` would round it to the dtype of ``data``.
 
     Args:
-        data, scale: as :func:`quantized_gate` returns them; or for ``"TensorWise"`` the scale that
-            was given.
-        dtype: of the result. The gradient is cast to the dtype of what was quantised.
-        swizzle: as it was asked for.
+        data, scale: as :func:`quantized_gate` returns them; for ``"TensorWise"`` the scale passed
+            to it.
+        dtype: of the result. The gradient is cast to the dtype of the tensor that was quantised.
+        swizzle: as passed to :func:`quantized_gate`.
 
     Returns:
         A tensor of the shape of ``data``.
@@ -85,8 +84,8 @@ def dequantize(
 
 
 def _identity(t: Tensor) -> tuple[object, ...] | None:
-    """A key that is equal for tensors with the same numbers in the same memory, now and when it was
-    taken. None where autograd saves no such tensor, or where there is no storage to compare."""
+    """A key that two tensors share if they view the same memory in the same way, with no in-place
+    operation in between. None for a tensor that autograd cannot save or that has no storage."""
     if t.layout != torch.strided or t.is_inference():
         return None
     place = t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride()
@@ -95,9 +94,9 @@ def _identity(t: Tensor) -> tuple[object, ...] | None:
 
 @contextmanager
 def save_quantized(*saved: tuple[Tensor, Quantized]) -> Iterator[None]:
-    """In this context autograd saves the quantised form of a tensor in place of it, and backward
-    computes with :func:`dequantize` of that: half of the memory, and no more work for a caller that
-    has quantised the tensor anyway.
+    """In this context autograd saves the quantised form of a tensor instead of the tensor, and
+    backward computes with its :func:`dequantize`: half the memory, and no extra work in the forward
+    pass for a caller that has quantised the tensor anyway.
 
     A view with other strides, or the tensor after an in-place operation, is saved as it is.
 

@@ -1,4 +1,4 @@
-"""A gate, or a gated linear unit, and dropout of the result in the same pass."""
+"""Gates and gated linear units fused with dropout of the result."""
 
 from numbers import Real
 
@@ -9,17 +9,17 @@ from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
 
-P = 0.5  # as torch.nn.functional.dropout has it
+P = 0.5  # the default of torch.nn.functional.dropout
 
 
-def _number_is_p(
+def _operand_and_p(
     function: str, operand: Tensor | float | None, p: float
 ) -> tuple[Tensor | None, float]:
-    """``f(x, p)``, as ``torch.nn.functional.dropout`` takes it, for ``f(x, operand, p)``."""
+    """Lets ``f(x, operand, p)`` be called as ``f(x, p)``, like ``torch.nn.functional.dropout``."""
     if operand is None or isinstance(operand, Tensor):
         return operand, p
     if not isinstance(operand, (Real, torch.SymInt, torch.SymFloat)):
-        return operand, p  # a Proxy of torch.fx, or wrong
+        return operand, p  # a torch.fx Proxy, or a wrong type, which the operator reports
     if p != P:
         raise TypeError(f"{function}() got multiple values for argument 'p'")
     return None, operand
@@ -42,8 +42,8 @@ def bias_gelu_dropout(
     Args:
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
         bias: as for :func:`bias_gelu`.
-        p, training: as for ``torch.nn.functional.dropout``: the probability with which an element
-            is dropped, and whether any is.
+        p, training: as for ``torch.nn.functional.dropout``: the probability of dropping an element,
+            and whether to drop any.
         approximate: as for :func:`gelu`.
         save, dither, generator: as for :func:`gate_dropout`.
 
@@ -99,21 +99,20 @@ def gate_dropout(
     r"""A gate and dropout in one pass: :math:`m \, g(x) / (1 - p)` for x = ``input``, or
     ``input + bias``, and :math:`m \sim \operatorname{Bernoulli}(1 - p)`.
 
-    The gradient is that of the gate, over 1 - p, where m is 1, and 0 elsewhere. Backward keeps
-    ``input``, ``bias`` and m, a bit for an element.
+    The gradient is that of the gate divided by 1 - p where m is 1, and 0 elsewhere. ``input``,
+    ``bias`` and m, one bit per element, are saved for backward.
 
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
-        bias: as for :func:`bias_gelu`. It may be left out: ``gate_dropout(input, p)``.
-        p, training: as for ``torch.nn.functional.dropout``: the probability with which an element
-            is dropped, and whether any is. Without training, or with a p of 0, this is
-            :func:`gate`, which draws nothing; with a p of 1 the result and its gradients are zeros.
+        bias: as for :func:`bias_gelu`. May be omitted: ``gate_dropout(input, p)``.
+        p, training: as for ``torch.nn.functional.dropout``: the probability of dropping an element,
+            and whether to drop any. Without training or with p = 0 this is :func:`gate`, which
+            draws nothing; with p = 1 the result and its gradients are zeros.
         gate: as for :func:`gate`.
-        save, dither: what is kept for backward in place of ``input``, ``bias`` and m, as for
-            :func:`gelu`; the code of an element that is dropped is the code of 0. Dithering takes
-            its bits from the seed of m.
-        generator: where the seed comes from, on the device of ``input``; the default generator of
-            that device if there is none.
+        save, dither: as for :func:`gelu`; the code is saved instead of ``input``, ``bias`` and m,
+            and a dropped element has the code of 0. Dithering takes its bits from the seed of m.
+        generator: draws the seed; on the device of ``input``, whose default generator is used if
+            this is None.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
@@ -123,18 +122,18 @@ def gate_dropout(
         ValueError: a shape, a device, ``gate``, ``save`` or ``dither`` is not as above; ``p`` is
             not from 0 to 1.
 
-    Accuracy: what is kept is g(x) by 1/(1 - p), each taken in float32 (float64 for float64) and
-    rounded once. Where the gate, or its derivative, is a normal number, float16 and bfloat16 are
-    within 0.57 units in the last place, the gradient of ``input`` within 0.68, and float32 and
-    float64 have a relative error below 5 eps, that gradient below 5.5 eps. Elsewhere they are no
-    worse than with ``gate(input)`` rounded in between. What is dropped is +0, even if x is infinite
-    or NaN, where ``torch.nn.functional.dropout`` multiplies by 0 and gives NaN.
+    Accuracy: a kept element is g(x) times 1/(1 - p), both computed in float32 (float64 for
+    float64), and is rounded once. Where the gate, or its derivative, is a normal number, float16
+    and bfloat16 are within 0.57 units in the last place, the gradient of ``input`` within 0.68, and
+    float32 and float64 have a relative error below 5 eps, that gradient below 5.5 eps. Elsewhere
+    they are no worse than with ``gate(input)`` rounded in between. A dropped element is +0, even if
+    x is infinite or NaN; ``torch.nn.functional.dropout`` multiplies by 0 and gives NaN.
 
-    Random numbers: a call draws one 63-bit seed from the generator. An element is dropped if the 32
-    random bits that the seed and its place in row-major order give it are below p 2^32, rounded. It
-    is the same on every device, for any number of threads and for any strides; docs/dropout.md says
-    how. ``torch.compile`` draws the seeds that eager calls draw; it breaks the graph where
-    ``generator`` is given.
+    Random numbers: a call draws one 63-bit seed from the generator. The seed and an element's index
+    in row-major order give 32 random bits; the element is dropped if they are below p 2^32,
+    rounded. The mask is the same on every device, for any number of threads and for any strides;
+    docs/dropout.md says how. ``torch.compile`` draws the same seeds as eager mode; a ``generator``
+    breaks the graph.
 
     Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting"
     (2014), section 10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
@@ -145,7 +144,7 @@ def gate_dropout(
     >>> gate_dropout(x, p=0.5, gate="logistic", training=False)
     tensor([0.7311, 0.7311, 0.7311, 0.7311, 0.7311, 0.7311])
     """
-    bias, p = _number_is_p("gate_dropout", bias, p)
+    bias, p = _operand_and_p("gate_dropout", bias, p)
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_gate_dropout(
             input,
@@ -173,21 +172,22 @@ def glu_dropout(
     :math:`m \sim \operatorname{Bernoulli}(1 - p)`; in backward, both gradients in one pass.
 
     Args:
-        input, up: as for :func:`geglu`; without ``up``, the halves of ``input``. It may be left
-            out: ``glu_dropout(input, p)``.
+        input, up: as for :func:`geglu`; without ``up``, the halves of ``input``:
+            ``glu_dropout(input, p)``.
         p, training, gate, generator: as for :func:`gate_dropout`.
 
     Returns:
-        A tensor as of :func:`geglu`.
+        A tensor, as :func:`geglu` returns it.
 
     Raises:
-        TypeError: a dtype or layout is not as there.
-        ValueError: a shape, a device or ``gate`` is not as there; ``p`` is not from 0 to 1.
+        TypeError: a dtype or layout is not as for :func:`geglu`.
+        ValueError: a shape, a device or ``gate`` is not as for :func:`geglu`; ``p`` is not from 0
+            to 1.
 
     Accuracy and random numbers: as for :func:`gate_dropout`, but float16 and bfloat16 are within
     0.6 units in the last place (0.7 for the gradient of ``input``), and float32 and float64 have a
-    relative error below 5.5 eps (6.5 eps for that gradient). A place in row-major order is the
-    result's.
+    relative error below 5.5 eps (6.5 eps for that gradient). The row-major index is that of the
+    result.
 
     Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2; Srivastava et al.,
     "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (2014), section 10.
@@ -198,7 +198,7 @@ def glu_dropout(
     >>> glu_dropout(torch.cat([x, up]), 0.5, generator=torch.Generator().manual_seed(0))
     tensor([0.0000, 0.0000, 3.3654, 0.0000])
     """
-    up, p = _number_is_p("glu_dropout", up, p)
+    up, p = _operand_and_p("glu_dropout", up, p)
     if is_dynamo_compiling() or has_torch_function_variadic(input, up):
         return torch.ops.gelu_kernels.fused_glu_dropout(
             input, up, p, gate=gate, training=training, generator=generator

@@ -1,4 +1,4 @@
-"""Gates of a tensor, and of the sum of a tensor and a bias."""
+"""Gates, with or without a bias that is added first."""
 
 import torch
 from torch import Tensor
@@ -8,9 +8,9 @@ from torch.overrides import has_torch_function_unary, has_torch_function_variadi
 from gelu_kernels import _C
 
 
-def dithering(op: str, input: Tensor, save: str | None) -> Tensor:
-    """A seed. It is drawn in every call, so that the second forward pass of a checkpoint, which
-    makes the code, draws what the first did."""
+def draw_dither_seed(op: str, input: Tensor, save: str | None) -> Tensor:
+    """Draws a seed, even if no gradient is wanted: the first forward pass of a checkpoint, which
+    saves no code, must draw the same seed as the second, which does."""
     if save is None:
         raise ValueError(f"gelu_kernels::{op}: dither must be False without save, got True")
     if is_dynamo_compiling() or has_torch_function_unary(input):
@@ -21,38 +21,39 @@ def dithering(op: str, input: Tensor, save: str | None) -> Tensor:
 def gelu(
     input: Tensor, *, approximate: str = "none", save: str | None = None, dither: bool = False
 ) -> Tensor:
-    r"""Gaussian error linear unit, :math:`x \, \Phi(x)`, in place of ``torch.nn.functional.gelu``.
+    r"""Gaussian error linear unit, :math:`x \, \Phi(x)`; replaces ``torch.nn.functional.gelu``.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
         approximate: ``"none"`` for :math:`x \, \Phi(x)`; ``"tanh"`` for
             :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
             :math:`x \, \sigma(1.702 x)`.
-        save: what is kept for backward: None for ``input``, ``"8bit"`` or ``"4bit"`` for the
-            derivative in so many bits. The result has the same bits; its gradient has an error of
-            the derivative of at most 0.0025 or 0.05, and none where it is 0 or 1. The gradient is
-            linear: a second derivative is 0. Forward mode takes the code too, but where nothing
-            requires a gradient, so that there is no code, the exact derivative.
-        dither: whether the code is one of the two nearest at random, such that its mean is the
-            derivative, with an error of at most a step, 0.005 or 0.1. A call draws a seed from the
-            default generator, whether a gradient is wanted or not. docs/memory.md says when.
+        save: what is saved for backward: ``input`` if None, or the derivative in ``"8bit"`` or
+            ``"4bit"`` codes. The result has the same bits. In the gradient the derivative has an
+            error of at most 0.0025 or 0.05, and none where it is 0 or 1. The gradient is linear:
+            second derivatives are 0. Forward-mode AD uses the code too; if nothing requires a
+            gradient, there is no code, and it uses the exact derivative.
+        dither: whether to round the derivative to one of the two nearest codes at random, such that
+            the mean is exact; the error is then at most a step, 0.005 or 0.1. Each call draws a
+            seed from the default generator, even if no gradient is wanted. docs/memory.md says when
+            to use it.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: there is no such ``approximate`` or ``save``, or ``dither`` without ``save``.
+        ValueError: ``approximate`` or ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the last
-    place, in the tail as well. gelu(-inf) is -0, gelu(inf) is inf.
+    place, also in the left tail. gelu(-inf) is -0, gelu(inf) is inf.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
 
     >>> gelu(torch.tensor([-10.0, 0.0, 1.0]))
     tensor([-7.6199e-23,  0.0000e+00,  8.4134e-01])
     """
-    seed = dithering("fused_gelu", input, save) if dither else None
+    seed = draw_dither_seed("fused_gelu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gelu(
             input, approximate=approximate, save=save, seed=seed
@@ -83,9 +84,9 @@ def bias_gelu(
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not as above.
 
-    Accuracy: as :func:`gelu`, of the sum taken in float32 (float64 for float64); it is not
-    rounded to a 16-bit dtype in between. The gradient of ``bias`` is summed in float32 (float64)
-    in an order that depends on the shape alone: the same bits on any number of threads.
+    Accuracy: as :func:`gelu`, of the sum computed in float32 (float64 for float64), which is not
+    rounded to a 16-bit dtype in between. The gradient of ``bias`` is summed in float32 (float64) in
+    an order that depends only on the shape: the same bits for any number of threads.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
 
@@ -93,7 +94,7 @@ def bias_gelu(
     tensor([[ 0.8413, -0.1587],
             [ 0.8413, -0.1587]])
     """
-    seed = dithering("fused_bias_gelu", input, save) if dither else None
+    seed = draw_dither_seed("fused_bias_gelu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_gelu(
             input, bias, approximate=approximate, save=save, seed=seed
@@ -114,7 +115,8 @@ def gate(
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
         bias: as for :func:`bias_gelu`.
-        gate: the distribution function F, by the name of its gate; docs/accuracy.md lists them.
+        gate: the name of the gate, which selects the distribution function F; docs/accuracy.md
+            lists them.
         save, dither: as for :func:`gelu`.
 
     Returns:
@@ -131,15 +133,15 @@ def gate(
     >>> gate(torch.zeros(2), torch.tensor([1.0, -1.0]), gate="logistic_1702")
     tensor([ 0.8458, -0.1542])
     """
-    seed = dithering("fused_gate", input, save) if dither else None
+    seed = draw_dither_seed("fused_gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_gate(input, bias, gate=gate, save=save, seed=seed)
     return _C.fused_gate(input, bias, gate, save, seed)
 
 
 def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
-    r"""Sigmoid linear unit, :math:`x \, \sigma(x)`, in place of ``torch.nn.functional.silu``: the
-    gate of the logistic distribution.
+    r"""Sigmoid linear unit, :math:`x \, \sigma(x)`, the gate of the logistic distribution; replaces
+    ``torch.nn.functional.silu``.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
@@ -150,7 +152,7 @@ def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: there is no such ``save``, or ``dither`` without ``save``.
+        ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu`. silu(-inf) is -0, silu(inf) is inf.
 
@@ -176,7 +178,7 @@ def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: there is no such ``save``, or ``dither`` without ``save``.
+        ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu`. lalu(-inf) is -0, lalu(inf) is inf.
 
@@ -189,8 +191,8 @@ def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
 
 
 def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
-    r"""The gate of the Cauchy distribution, :math:`x \, (1/2 + \arctan(x) / \pi)`, a relative of
-    the ELU: below it tends to :math:`-1/\pi`.
+    r"""The gate of the Cauchy distribution, :math:`x \, (1/2 + \arctan(x) / \pi)`, similar to the
+    ELU: it tends to :math:`-1/\pi` at :math:`-\infty`.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
@@ -201,7 +203,7 @@ def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False)
 
     Raises:
         TypeError: ``input`` has another dtype, or is not strided.
-        ValueError: there is no such ``save``, or ``dither`` without ``save``.
+        ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu`. cauchy_gate(-inf) is :math:`-1/\pi`, with a derivative of 0, and
     cauchy_gate(inf) is inf.

@@ -12,7 +12,7 @@ _GATES = {approximate: name for name, approximate in _C.gates() if approximate}
 
 
 def gate_for(op: str, approximate: str) -> str:
-    """The gate that PyTorch's name selects."""
+    """The gate that ``approximate`` selects."""
     check_type(op, "approximate", approximate, str)
     if approximate not in _GATES:
         names = " ".join(map(repr, _GATES))
@@ -47,12 +47,12 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``approximate`` is not as above.
 
-    Accuracy: the gate has the value and the derivative of :func:`gelu` before they are
-    rounded, and the products are taken in float32 (float64 for float64): a 16-bit result is
-    rounded once. float16 and bfloat16 are within 0.6 units in the last place, and float32
-    and float64 have a relative error below 4.5 eps (5 eps for the gradient of ``input``), where
-    ``gelu(input)``, or its derivative, is a normal number. Elsewhere they are no worse than with
-    ``gelu(input)`` rounded in between.
+    Accuracy: the gate has the value and the derivative of :func:`gelu` before they are rounded, and
+    the products are computed in float32 (float64 for float64): a 16-bit result is rounded once.
+    float16 and bfloat16 are within 0.6 units in the last place, and float32 and float64 have a
+    relative error below 4.5 eps (5 eps for the gradient of ``input``), where ``gelu(input)``, or
+    its derivative, is a normal number. Elsewhere they are no worse than with ``gelu(input)``
+    rounded in between.
 
     Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
 
@@ -74,14 +74,14 @@ def swiglu(input: Tensor, up: Tensor | None = None) -> Tensor:
 
     Args:
         input, up: as for :func:`geglu`. Without ``up``, the halves of ``input``, in that order, as
-            vLLM's ``SiluAndMul`` has them.
+            in vLLM's ``SiluAndMul``.
 
     Returns:
-        A tensor as of :func:`geglu`.
+        A tensor, as :func:`geglu` returns it.
 
     Raises:
-        TypeError: a dtype or layout is not as there.
-        ValueError: a shape or a device is not as there.
+        TypeError: a dtype or layout is not as for :func:`geglu`.
+        ValueError: a shape or a device is not as for :func:`geglu`.
 
     Accuracy: as :func:`geglu`, where ``silu(input)``, or its derivative, is a normal number.
 
@@ -113,8 +113,8 @@ def glu(
     .. math:: y = g(\min(x, l)) \, (\max(-l, \min(\text{up}, l)) + \text{offset}) \, w
 
     Without ``limit``, ``up_offset`` and ``weight``, ``g(input) * up``. The unit of gpt-oss has the
-    gate ``"logistic_1702"``, ``limit=7.0`` and ``up_offset=1.0``. ``weight`` is what a mixture of
-    experts' router gives a token.
+    gate ``"logistic_1702"``, ``limit=7.0`` and ``up_offset=1.0``. ``weight`` is what the router of
+    a mixture of experts assigns to a token.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16; without
@@ -126,9 +126,8 @@ def glu(
             ``-limit`` to ``limit``, as for ``torch.clamp`` up to torch 2.13 (2.15 stops them at the
             limits); a NaN stays NaN.
         up_offset: a finite number.
-        weight: a number for each row, which is the last dimension: a tensor of the shape of
-            ``input`` without its last dimension, of the same dtype and device. Under autocast it is
-            cast as ``up`` is.
+        weight: one number per row: a tensor of the shape of ``input`` without its last dimension,
+            of the same dtype and device. Under autocast it is cast like ``up``.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``; without
@@ -138,11 +137,11 @@ def glu(
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device, ``gate``, ``limit`` or ``up_offset`` is not as above.
 
-    Accuracy: as :func:`geglu`. With a limit, an offset or a weight, which are taken in float32
-    (float64 for float64), float16 and bfloat16 are within 0.65 units in the last place, and
-    float32 and float64 have a relative error below 6 eps. The gradient of ``weight`` is summed over
-    the row in float32 (float64) in an order that depends on the shape alone: the same bits on any
-    number of threads and on every device.
+    Accuracy: as :func:`geglu`. With a limit, an offset or a weight, which are applied in float32
+    (float64 for float64), float16 and bfloat16 are within 0.65 units in the last place, and float32
+    and float64 have a relative error below 6 eps. The gradient of ``weight`` is summed over the row
+    in float32 (float64) in an order that depends only on the shape: the same bits for any number of
+    threads and on every device.
 
     Source: Shazeer, "GLU Variants Improve Transformer" (2020), section 2; OpenAI, "gpt-oss-120b &
     gpt-oss-20b Model Card" (2025), section 2.

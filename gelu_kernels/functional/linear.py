@@ -1,4 +1,4 @@
-"""A linear layer after a gate or a gated linear unit, which keeps no result of these."""
+"""Linear layers after a gate or a gated linear unit, which backward recomputes."""
 
 import torch
 from torch import Tensor
@@ -20,13 +20,13 @@ def gate_linear(
     gate_bias: Tensor | None = None,
     gate: str = "normal",
 ) -> Tensor:
-    r"""``linear(gate(input + gate_bias), weight, bias)``, which keeps half as much for backward.
+    r"""``linear(gate(input + gate_bias), weight, bias)``, saving half as much for backward.
 
     .. math:: y = g(x + b_g) \, W^T + b
 
-    Autograd keeps ``input``, and computes :math:`g(x + b_g)`, which the gradient of ``weight``
-    takes, in backward once more, where the separate functions would keep both tensors. All results
-    and gradients have the same bits as theirs.
+    Only ``input`` is saved; backward recomputes :math:`g(x + b_g)` for the gradient of ``weight``.
+    The separate functions save both tensors; all results and gradients have the same bits as
+    theirs.
 
     Args:
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16: the hidden
@@ -34,7 +34,7 @@ def gate_linear(
         weight: ``(features, hidden)``, of the same dtype and device.
         bias: a vector of length ``features``, likewise.
         gate_bias: a vector of length ``hidden``, likewise: the bias of the hidden layer, whose
-            gradient comes in the pass that computes the gradient of ``input``.
+            gradient is computed in the same pass as the gradient of ``input``.
         gate: the name of the gate, as for :func:`gelu_kernels.functional.gate`.
 
         Under autocast ``weight`` and ``bias`` are cast as ``torch.nn.functional.linear`` casts
@@ -47,12 +47,11 @@ def gate_linear(
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``gate`` is not as above.
 
-    Accuracy: the gate as :func:`gelu_kernels.functional.gate`; the products of matrices are
-    torch's.
+    Accuracy: the gate as :func:`gelu_kernels.functional.gate`; the matrix products are torch's.
 
     Memory: under ``torch.vmap``, in forward-mode AD, for jagged tensors and for a ``weight`` or
     ``bias`` of a tensor subclass other than DTensor, such as a quantised weight, the separate
-    functions run and keep both tensors. docs/memory.md has the figures.
+    functions run and save both tensors. docs/memory.md has the figures.
 
     Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models"
     (2022), section 5; Karpathy, llm.c, pull request 420.
@@ -80,12 +79,12 @@ def glu_linear(
     limit: float | None = None,
     up_offset: float = 0.0,
 ) -> Tensor:
-    r"""``linear(glu(input, up), weight, bias)``, which keeps two thirds as much for backward.
+    r"""``linear(glu(input, up), weight, bias)``, saving two thirds as much for backward.
 
     .. math:: y = (g(x) \odot \text{up}) \, W^T + b
 
-    Autograd keeps ``input`` and ``up``, and computes their gated linear unit in backward once more,
-    as :func:`gate_linear` does.
+    Only ``input`` and ``up`` are saved; backward recomputes their gated linear unit, as
+    :func:`gate_linear` does.
 
     Args:
         input, up, gate, limit, up_offset: as for :func:`gelu_kernels.functional.glu`, of at least
@@ -101,7 +100,7 @@ def glu_linear(
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device, ``gate``, ``limit`` or ``up_offset`` is not as above.
 
-    Accuracy: as :func:`gelu_kernels.functional.glu` and torch's products of matrices.
+    Accuracy: as :func:`gelu_kernels.functional.glu` and torch's matrix products.
 
     Memory: as :func:`gate_linear`.
 

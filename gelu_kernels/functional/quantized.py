@@ -1,5 +1,5 @@
-"""Gates and gated linear units whose results are eight-bit numbers with scales, as
-``torch.nn.functional.scaled_mm`` takes them."""
+"""Gates and gated linear units whose results are 8-bit numbers with scales, the operands of
+``torch.nn.functional.scaled_mm``."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -15,7 +15,7 @@ from gelu_kernels.functional.glu import gate_for
 
 
 class Quantized(NamedTuple):
-    """Numbers in eight bits, and the scales that they are multiplied by to undo it.
+    """8-bit numbers and their scales; a value is data times scale.
 
     >>> quantized_gate(torch.zeros(1, 32)).data.dtype
     torch.float8_e4m3fn
@@ -26,7 +26,7 @@ class Quantized(NamedTuple):
 
 
 class QuantizedWithAmax(NamedTuple):
-    """Numbers in eight bits by a scale that was given, and the largest magnitude before.
+    """8-bit numbers of a given scale, and the largest magnitude before quantisation.
 
     >>> x = torch.full((1, 16), 100.0)
     >>> quantized_gate(x, scaling="TensorWise", scale=torch.tensor(0.25)).amax
@@ -88,45 +88,47 @@ def quantized_gate(
         gate: as for :func:`gate`.
         dtype: ``torch.float8_e4m3fn`` or ``torch.float8_e5m2``, whose largest numbers are 448 and
             57344.
-        scaling: what shares a scale, as a name or a member of ``torch.nn.functional.ScalingType``:
+        scaling: which numbers share a scale, as a name or a member of
+            ``torch.nn.functional.ScalingType``:
 
-            - ``"TensorWise"``: all of y, the scale that is given. M is a multiple of 16.
-            - ``"RowWise"``: a row, max abs(y) / 448 (57344). M is a multiple of 16.
+            - ``"TensorWise"``: all of y; the scale is given. M is a multiple of 16.
+            - ``"RowWise"``: a row; the scale is max abs(y) / 448 (57344). M is a multiple of 16.
             - ``"BlockWise1x128"``: 128 numbers of a row, likewise. M is a multiple of 128.
-            - ``"BlockWise1x32"``: 32 numbers, a power of two (MXFP8). M is a multiple of 32.
+            - ``"BlockWise1x32"``: 32 numbers; the scale is a power of two (MXFP8). M is a multiple
+              of 32.
         scale: for ``"TensorWise"`` one positive number, float32, on the device of ``input``.
-        along: for ``"BlockWise1x32"`` where blocks lie: along a ``"row"``, along a ``"column"``, or
-            ``"both"``. For columns N is a multiple of 32.
-        mode: for ``"BlockWise1x32"`` the power of two. ``"floor"``: the largest one in max abs(y)
-            over the largest in ``dtype``, as the MX specification has it; numbers above 448 (57344)
-            times the scale saturate. ``"rceil"``: max abs(y) / 448 (57344), rounded up to a power
-            of two.
-        swizzle: for ``"BlockWise1x32"`` how scales lie, as a name or a member of
+        along: for ``"BlockWise1x32"`` the direction of the blocks: along a ``"row"``, along a
+            ``"column"``, or ``"both"``. For columns N is a multiple of 32.
+        mode: for ``"BlockWise1x32"`` the choice of the power of two. ``"floor"``: the largest one
+            in max abs(y) over the largest in ``dtype``, as in the MX specification; numbers above
+            448 (57344) times the scale saturate. ``"rceil"``: max abs(y) / 448 (57344), rounded up
+            to a power of two.
+        swizzle: for ``"BlockWise1x32"`` the layout of the scales, as a name or a member of
             ``torch.nn.functional.SwizzleType``: ``"NO_SWIZZLE"`` or ``"SWIZZLE_32_4_4"``, which
-            matrix instructions take.
+            matrix instructions read.
 
     Returns:
         - :class:`Quantized`, ``data`` of the shape of ``input``, contiguous, and ``scale``:
           (..., 1) or (..., M / 128) float32, (..., M / 32) ``torch.float8_e8m0fnu``. As
-          ``scaled_mm`` wants them, scales of 128 numbers lie with the rows side by side, and
-          swizzled ones in a matrix of (32 ceil(N / 128), 16 ceil(M / 128)), padded with zeros.
+          ``scaled_mm`` requires, scales of 128 numbers are stored column by column, and swizzled
+          ones in a matrix of (32 ceil(N / 128), 16 ceil(M / 128)), padded with zeros.
         - Along the columns: :class:`Quantized` of the transpose, ``data`` (M, N) and ``scale``
           (M, N / 32), or swizzled.
         - For ``"both"``: these two.
         - For ``"TensorWise"``: :class:`QuantizedWithAmax`, ``amax`` = max abs(y), float32.
 
-        The gradient goes straight through to y, in the dtype of ``input``: see :func:`dequantize`.
+        The gradient passes straight through to y, in the dtype of ``input``: see
+        :func:`dequantize`.
 
     Raises:
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a size, a device, a name or ``scale`` is not as above. The value of
-            ``scale`` is checked on a CPU; on a GPU, NaN data tell that it is not positive.
+            ``scale`` is checked on a CPU; on a GPU, one that is not positive gives NaN data.
         NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
 
     Accuracy: each number is y times the inverse of the scale, rounded to nearest, ties to even.
-    Beyond the largest number of ``dtype`` it saturates; docs/quantized.md says what becomes
-    of NaN, infinity, zeros and subnormal numbers. Bits are the same on every device and on any
-    number of threads.
+    Beyond the largest number of ``dtype`` it saturates; docs/quantized.md covers NaN, infinity,
+    zeros and subnormal numbers. Bits are the same on every device and for any number of threads.
 
     Source: OCP, "Microscaling Formats (MX) Specification" 1.0 (2023), sections 5 and 6; "8-bit
     Floating Point Specification" 1.0 (2023).

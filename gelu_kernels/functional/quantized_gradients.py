@@ -1,5 +1,5 @@
-"""Gradients of gates and gated linear units as eight-bit numbers with scales, for a backward pass
-whose products take them."""
+"""Gradients of gates and gated linear units as 8-bit numbers with scales, for the matrix products
+of a backward pass."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -31,9 +31,9 @@ def quantized_gate_backward(
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Results | tuple[Results, Tensor]:
-    r"""The gradient of :func:`gate` in eight bits, for the products of a backward pass: dx =
-    grad g'(input + bias), rounded to the dtype of ``input`` and then as ``"BlockWise1x32"`` of
-    :func:`quantized_gate` has it. With a bias, its gradient in the same pass.
+    r"""The gradient of :func:`gate` in eight bits, for the matrix products of a backward pass: dx =
+    grad g'(input + bias), rounded to the dtype of ``input`` and then quantised like
+    ``"BlockWise1x32"`` of :func:`quantized_gate`. With a bias, its gradient in the same pass.
 
     Args:
         grad: the gradient of y, of the shape and dtype of ``input``.
@@ -41,7 +41,7 @@ def quantized_gate_backward(
 
     Returns:
         dx as :func:`quantized_gate` returns y; with ``bias`` a pair, dx and the gradient of
-        ``bias`` in its dtype, with the bits that autograd gives.
+        ``bias`` in its dtype, with the same bits as from autograd.
 
     Raises:
         TypeError, ValueError: as :func:`quantized_gate`.
@@ -73,7 +73,7 @@ def quantized_glu_backward(
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Results | tuple[Results, Results]:
     r"""The gradients of :func:`glu` in eight bits: dx = grad up g'(input) and dup = grad g(input),
-    as :func:`quantized_gate_backward` has them.
+    quantised as in :func:`quantized_gate_backward`.
 
     Args:
         grad: the gradient of y, of its shape and dtype.
@@ -81,8 +81,8 @@ def quantized_glu_backward(
         dtype, along, mode, swizzle: as for :func:`quantized_gate`.
 
     Returns:
-        With ``up`` a pair, dx and dup. Without it one matrix, whose halves they are, for the
-        weight that made both halves of ``input``.
+        With ``up`` a pair, dx and dup. Without it one matrix with dx and dup as its halves, for the
+        weight that produced both halves of ``input``.
 
     Raises:
         TypeError, ValueError, NotImplementedError: as :func:`quantized_gate_backward`.

@@ -1,4 +1,4 @@
-"""The SOI map of a tensor, and of the sum of a tensor and a bias."""
+"""The SOI map, with or without a bias that is added first."""
 
 import torch
 from torch import Tensor
@@ -21,18 +21,18 @@ def soi_map(
     :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`; or with
     :math:`m \sim \operatorname{Bernoulli}(F((x - loc) / scale))`, whose mean is :func:`cdf_gate`.
 
-    The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere; backward
-    keeps m alone, a bit for an element. As in ``torch.bernoulli``, no gradient goes through m: the
-    gradients of ``loc`` and ``scale`` are zeros.
+    The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere; only m,
+    one bit per element, is saved for backward. As in ``torch.bernoulli``, no gradient goes through
+    m: the gradients of ``loc`` and ``scale`` are zeros.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
-        gate: the distribution function F, by the name of its gate, as for
+        gate: the name of the gate, which selects the distribution function F, as for
             :func:`gelu_kernels.functional.gate`.
-        loc, scale: a location and a scale of F, as for :func:`cdf_gate`. Where one is given, the
-            other is 0 or 1.
-        generator: where the seed comes from, on the device of ``input``; the default generator of
-            that device if there is none.
+        loc, scale: a location and a scale of F, as for :func:`cdf_gate`. If only one is given,
+            ``loc`` defaults to 0 and ``scale`` to 1.
+        generator: draws the seed; on the device of ``input``, whose default generator is used if
+            this is None.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
@@ -40,20 +40,20 @@ def soi_map(
     Raises:
         TypeError: ``input`` has another dtype, or is not strided; ``loc`` or ``scale`` has another
             dtype than ``input``.
-        ValueError: there is no such ``gate``; ``generator`` is on another device; ``loc`` or
-            ``scale`` has another shape or device, or ``scale`` is negative or NaN, which is seen
-            where :func:`cdf_gate` sees it.
+        ValueError: ``gate`` is unknown; ``generator`` is on another device; ``loc`` or ``scale``
+            has another shape or device; ``scale`` is negative or NaN, which is checked where
+            :func:`cdf_gate` checks it.
 
-    Accuracy: the probability of m = 1 is within 2e-6 of F(x), and of a relative error of 2e-5 for
-    -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). An
-    element that is kept is exact, infinity too; one that is dropped is 0, -inf always; NaN is kept.
-    With ``loc`` and ``scale`` the same holds of F(z) for z = (x - loc)/scale as float32 has it: the
+    Accuracy: the probability of m = 1 is within 2e-6 of F(x), with a relative error below 2e-5 for
+    -4 < x < 0; it is 0 where F(x) is under 2^-32 (for :math:`\Phi`, x < -6.23). A kept element is
+    exact, infinity included; a dropped one is 0. -inf is always dropped, NaN always kept. With
+    ``loc`` and ``scale`` the same holds for F(z) with z = (x - loc)/scale computed in float32: the
     difference, the inverse of scale and their product are each rounded once.
 
-    Random numbers: a call draws one 63-bit seed from the generator. An element's m depends on the
-    seed, on its place in row-major order and on its value alone: it is the same on every device,
-    for any number of threads and for any strides. docs/soi.md says how. ``torch.compile`` draws the
-    seeds that eager calls draw; it breaks the graph where ``generator`` is given.
+    Random numbers: a call draws one 63-bit seed from the generator. An element's m depends only on
+    the seed, on its index in row-major order and on its value: it is the same on every device, for
+    any number of threads and for any strides. docs/soi.md says how. ``torch.compile`` draws the
+    same seeds as eager mode; a ``generator`` breaks the graph.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4; Salmon et
     al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
@@ -100,8 +100,8 @@ def bias_soi_map(
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``gate`` is not as above.
 
-    Accuracy: as :func:`soi_map`, of the sum taken in float32 (float64 for float64), which is
-    rounded once where it is kept. The gradient of ``bias`` is summed as in :func:`bias_gelu`.
+    Accuracy: as :func:`soi_map`, of the sum computed in float32 (float64 for float64); a kept sum
+    is rounded once. The gradient of ``bias`` is summed as in :func:`bias_gelu`.
 
     Random numbers: as for :func:`soi_map`.
 
