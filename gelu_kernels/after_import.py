@@ -1,6 +1,6 @@
-"""Runs a function as soon as a module is imported, or at once where it has been.
+"""Runs a function as soon as a module is imported, or at once if it already is.
 
-For registrations with parts of torch that take time to import and that a program may never need.
+For registrations with parts of torch that are slow to import and that a program may never need.
 """
 
 import sys
@@ -18,7 +18,7 @@ def after_import(name: str, function: Callable[[], None]) -> None:
 
 
 class _AfterImport(MetaPathFinder):
-    """Finds this one module where it is, and follows its execution by the function."""
+    """Finds one module as usual, and calls the function after the module has executed."""
 
     def __init__(self, name: str, function: Callable[[], None]) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class _AfterImport(MetaPathFinder):
 
         def execute_and_follow(module: ModuleType) -> None:
             execute(module)
-            # It stays in sys.meta_path, which another thread's import may be going through.
+            # The finder stays in sys.meta_path: another thread's import may be iterating over it.
             if not self.is_done:
                 self.is_done = True
                 self.function()

@@ -1,9 +1,9 @@
-"""Which kernels serve a GPU: those in CUDA C++, where they were built for it, or those in Triton.
+"""Chooses between the kernels in CUDA C++ and those in Triton for GPUs.
 
-``GELU_KERNELS_BACKEND``, ``cuda`` or ``triton``, asks for one; it is read when the package is
-imported. Without it, all GPUs that the process sees have the same kernels, as they share a dispatch
-key: those in CUDA C++ if they were built for each of them, or if Triton does not support them all;
-else those in Triton. Triton itself is imported by the first call on a GPU.
+``GELU_KERNELS_BACKEND``, ``cuda`` or ``triton``, selects one; it is read when the package is
+imported. By default all GPUs that the process sees use the same kernels, as they share a dispatch
+key: CUDA C++ if it was built for all of them, or if Triton does not support all of them; otherwise
+Triton. The first call on a GPU imports Triton.
 """
 
 import os
@@ -24,22 +24,22 @@ META = torch._C.DispatchKeySet(torch._C.DispatchKey.Meta)
 
 Capability = tuple[int, int]
 
-# No binary for another device runs on these, nor theirs on another (CUDA C++ Programming Guide,
-# "Binary Compatibility"). CUDA 13 renamed 10.1 to 11.0.
+# Binaries for these do not run on other devices, nor the other way round (CUDA C++ Programming
+# Guide, "Binary Compatibility"). CUDA 13 renamed 10.1 to 11.0.
 TEGRA: set[Capability] = {(7, 2), (8, 7), (10, 1), (11, 0)}
 
 # Compute capability of NVIDIA's devices; torch.compile has the same limit.
 OLDEST_FOR_TRITON: Capability = (7, 0)
 
-_library = torch.library.Library("gelu_kernels", "IMPL")  # for as long as the process
+_library = torch.library.Library("gelu_kernels", "IMPL")  # kept for the life of the process
 
 
 def _operator_of(op: Operator) -> Callable[..., object]:
     """An operator in Triton. The C++ kernel for meta tensors checks the arguments and allocates the
-    results on their device; the function in ``triton_kernels`` fills them."""
+    results on the device of the arguments; the function in ``triton_kernels`` fills them."""
     family = import_module(f"gelu_kernels.triton_kernels.{op.family}.operators")
     write = getattr(family, op.name)
-    allocate = op.overload._handle.redispatch_boxed  # by OpOverload.redispatch it takes 0.5 us more
+    allocate = op.overload._handle.redispatch_boxed  # OpOverload.redispatch takes 0.5 us more
 
     def operator(*arguments: object) -> object:
         results = allocate(META, *arguments)
@@ -55,12 +55,12 @@ TRITON = {op.name: _operator_of(op) for op in (*CORE, *QUANTIZED)}
 def runs_on(architecture: str, capability: Capability) -> bool:
     """Whether code for one of CMake's CUDA architectures runs on a device of this capability.
 
-    A binary ("90-real") does where the major version is the same and the minor version not lower,
-    PTX ("90-virtual") where neither is; "90" is both. What ends in "a" runs on that capability
-    alone, what ends in "f" only where the major version is the same.
+    A binary ("90-real") runs on devices of the same major and the same or a higher minor version,
+    PTX ("90-virtual") on devices of the same or any higher version; "90" is both. Code for "90a"
+    runs only on 9.0, code for "100f" only on devices of the same major version.
     """
     parts = re.fullmatch(r"(\d+)([af]?)(-real|-virtual)?", architecture)
-    if parts is None:  # such as "native": the launch fails if it does not fit
+    if parts is None:  # such as "native": if unsuitable, the launch fails
         return True
     number, specific, kind = parts.groups()
     own = divmod(int(number), 10)
@@ -80,7 +80,7 @@ def _has_cuda() -> bool:
 
 
 def _asked_for() -> str | None:
-    """The backend that the user asks for. Raises ImportError if it is not there."""
+    """The backend that the user asks for. Raises ImportError if it is not available."""
     wanted = os.environ.get(VARIABLE)
     if wanted not in (None, "", "cuda", "triton"):
         raise ImportError(f"{VARIABLE} must be 'cuda' or 'triton', got '{wanted}'")
@@ -101,7 +101,7 @@ def choose(architectures: list[str], capabilities: list[Capability], has_triton:
 def for_nvidia() -> str:
     """The backend for the dispatch key CUDA, which AMD's GPUs share: "cuda" or "triton".
 
-    Raises ImportError if the user asks for a backend that is not there.
+    Raises ImportError if the user asks for a backend that is not available.
     """
     if wanted := _asked_for():
         return wanted
@@ -115,7 +115,7 @@ def for_nvidia() -> str:
     )
 
 
-def _give_triton(*keys: str) -> None:
+def _register_triton(*keys: str) -> None:
     with warnings.catch_warnings():
         # torch warns when a kernel replaces another, here one in CUDA C++.
         warnings.simplefilter("ignore")
@@ -124,18 +124,18 @@ def _give_triton(*keys: str) -> None:
                 _library.impl(name, kernel, key)
 
 
-def _give_triton_to_the_gpus() -> None:
+def _register_triton_if_chosen() -> None:
     if for_nvidia() == "triton":
-        _give_triton("CUDA")
+        _register_triton("CUDA")
 
 
 def register() -> None:
-    """Registers the Triton kernels of the core operators on GPUs that have no others."""
-    _give_triton("XPU")
+    """Registers the Triton kernels of the core operators for GPUs without other kernels."""
+    _register_triton("XPU")
     wanted = _asked_for()
     if wanted == "triton" or not _has_cuda():
-        _give_triton("CUDA")
+        _register_triton("CUDA")
     elif wanted is None:
-        # With torch's own checks of the devices, once CUDA is initialised. At the import, asking
-        # for them would initialise it, and the process could not fork.
-        torch.cuda._lazy_call(_give_triton_to_the_gpus)
+        # Deferred until CUDA is initialised, like torch's own checks of the devices. Querying them
+        # now would initialise it, and the process could no longer fork.
+        torch.cuda._lazy_call(_register_triton_if_chosen)

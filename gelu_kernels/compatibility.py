@@ -1,5 +1,5 @@
-"""What depends on the release of torch: the library, which runs beside the release that it was
-built for and beside no other, and where releases differ. csrc/ops/compatibility.h has the rest."""
+"""Handles differences between torch releases, and loads the library, which only works with the
+release that it was built for. csrc/ops/compatibility.h handles the differences in C++."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def load_library() -> None:
     try:
         torch.ops.load_library(folder / "libgelu_kernels.so")
     except OSError as error:
-        why = error.__cause__ or error  # torch names the file alone
+        why = error.__cause__ or error  # torch names only the file
         raise ImportError(f"{both}, but its library does not load: {why}; {REMEDY}") from error
 
 

@@ -1,7 +1,7 @@
-"""Counts the floating-point operations of our matrix products for ``torch.utils.flop_counter``,
-once that is imported.
+"""Tells ``torch.utils.flop_counter``, once it is imported, the FLOPs of our matrix products: the
+gradients of weights.
 
-All others are products of torch's own operators, which it counts.
+All others are computed by torch's own operators, which it counts already.
 """
 
 from collections.abc import Sequence

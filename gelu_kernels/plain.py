@@ -1,4 +1,4 @@
-"""Which modules, and which tensors, are what their class says and nothing more."""
+"""Recognises modules and tensors without subclasses, hooks or patches that change what they do."""
 
 import sys
 
@@ -12,7 +12,7 @@ _PLAIN = {Tensor, nn.Parameter, FakeTensor, FunctionalTensor}
 
 
 def as_written(function: object, module: str) -> object:
-    """A function that stands in the file of a module; None in place of one that was patched."""
+    """The function, if it is defined in the module's own file; None if it was patched."""
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     return function if file and file == getattr(sys.modules[module], "__file__", None) else None
 
@@ -22,18 +22,18 @@ _FORWARD = as_written(nn.Linear.forward, nn.Linear.__module__)
 
 
 def is_plain_tensor(t: Tensor | None) -> bool:
-    """Whether the operators take ``t``. Other subclasses, such as quantised weights, define some of
-    torch's functions and none of ours; DTensor has rules for ours."""
+    """Whether the operators take ``t``. Other subclasses, such as quantised weights, implement some
+    of torch's functions and none of ours; for DTensor we register rules."""
     return t is None or type(t) in _PLAIN or hasattr(t, "placements")
 
 
 def _is_of_torch(function: object) -> bool:
-    """torch.fx and torch.export put their own in place of ``Module.__call__`` for a while."""
+    """torch.fx and torch.export replace ``Module.__call__`` while they trace."""
     return getattr(function, "__globals__", {}).get("__name__", "").startswith("torch.")
 
 
 def is_plain_module(module: nn.Module) -> bool:
-    """Whether a call is one of the class's ``forward``: there are no hooks, and no other one."""
+    """Whether a call only runs the class's ``forward``: no hooks, no other ``forward``."""
     own = module.__dict__
     return not (
         own["_forward_hooks"]
@@ -49,11 +49,11 @@ def is_plain_module(module: nn.Module) -> bool:
 
 
 def is_plain_linear(layer: object) -> bool:
-    """Whether ``F.linear`` with the parameters of ``layer`` is all that calling it does. A subclass
-    such as an adapter may do more, and so may a class whose ``forward`` is patched."""
+    """Whether calling ``layer`` only computes ``F.linear`` with its parameters. A subclass such as
+    an adapter may do more, and so may a class whose ``forward`` is patched."""
     if type(layer) is not nn.Linear or nn.Linear.forward is not _FORWARD:
         return False
-    parameters = layer.__dict__["_parameters"]  # without a weight that hooks compute
+    parameters = layer.__dict__["_parameters"]  # a weight that hooks compute is not in it
     own = layer.__dict__
     if "weight" not in parameters or "bias" not in parameters or "weight" in own or "bias" in own:
         return False

@@ -1,10 +1,10 @@
 """The rules of random_seed, the operator that draws the seed of a mask.
 
-In a step of training a seed is drawn once, and its 8 bytes are kept for backward, wherever the
-rest of a forward pass is computed again: another seed would give the gradient another mask than
-the result. Plain checkpointing restores the generator's state first. The partitioner of
-torch.compile does not, under a budget of memory, nor does selective checkpointing for what draws
-after an operator that is not run again.
+A training step draws a seed once and saves its 8 bytes for backward, even where the rest of the
+forward pass is recomputed: with another seed the gradient would have another mask than the result.
+Plain checkpointing restores the generator's state before it recomputes. The partitioner of
+torch.compile does not under a memory budget, nor does selective checkpointing for operators that
+draw after one that is not recomputed.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,8 +43,8 @@ def _trace(
 ) -> Tensor:
     seed = mode.__torch_dispatch__(op, types, args, kwargs)
     node = next(iter(reversed(mode.tracer.graph.nodes)))
-    # With a budget of 0 the partitioner saves nothing. What it must compute again, it computes
-    # again from the state of the generator.
+    # With a budget of 0 the partitioner saves nothing; it recomputes what it must from the
+    # generator's state.
     saves = compatibility.memory_budget(node) > 0
     policy = CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.MUST_RECOMPUTE
     node.meta["recompute"] = policy
@@ -61,14 +61,14 @@ def _save(
 def _load(
     mode: _CachedTorchDispatchMode, op: Callable, types: tuple, args: tuple, kwargs: dict
 ) -> Tensor:
-    op(*args, **kwargs)  # moves the generator on, for the operators that draw after this one
+    op(*args, **kwargs)  # advances the generator for the operators that draw after this one
     with _saving(mode):
         return mode.__torch_dispatch__(op, types, args, kwargs)
 
 
 @contextmanager
 def _saving(mode: _CachingTorchDispatchMode | _CachedTorchDispatchMode) -> Iterator[None]:
-    """Whatever the policy says. Torch 2.11 asks it in both modes."""
+    """Saves the seed, whatever the policy says. Torch 2.11 asks the policy in both modes."""
     policy = getattr(mode, "policy_fn", None)
     mode.policy_fn = lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE
     try:
@@ -78,7 +78,7 @@ def _saving(mode: _CachingTorchDispatchMode | _CachedTorchDispatchMode) -> Itera
 
 
 def _batch(empty: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Like vmap's rule for torch's random operators, which covers no others."""
+    """Does what vmap's rule for torch's random operators does; it covers only those."""
     vmap = retrieve_current_functorch_interpreter()
     if vmap.randomness() == "error":
         raise RuntimeError(

@@ -9,15 +9,15 @@ from gelu_kernels.nn.module import Module
 
 
 class CDFGate(Module):
-    r""":math:`x \, F((x - loc) / scale)` with ``loc`` and ``scale`` that are learnt: "both are
-    possibly parameters to optimize", says the GELU paper.
+    r""":math:`x \, F((x - loc) / scale)` with learnable ``loc`` and ``scale``: "both are possibly
+    parameters to optimize", says the GELU paper.
 
     Args:
-        gate: the distribution function F, by the name of its gate.
-        loc, scale: what they start from.
-        num_parameters: 1 for one ``loc`` and one ``scale``, or the length of the input's last
-            dimension for as many. Each is a vector of this length, as in ``torch.nn.PReLU``.
-        learnable: whether they are parameters; else they are buffers.
+        gate: the name of the gate, which selects the distribution function F.
+        loc, scale: the initial values.
+        num_parameters: the length of the vectors ``loc`` and ``scale``, as in ``torch.nn.PReLU``:
+            1, or the length of the input's last dimension.
+        learnable: whether they are parameters; otherwise they are buffers.
         device, dtype: of both.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16, as ``dtype`` unless under
@@ -25,11 +25,10 @@ class CDFGate(Module):
 
     Raises (in the call):
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``gate`` is not as above; ``scale`` is negative (on a GPU
-            that is not seen).
+        ValueError: a shape, a device or ``gate`` is not as above; ``scale`` is negative (not
+            checked on a GPU).
 
-    Nothing keeps ``scale`` from going below 0 while it is learnt; where that may happen, clamp it
-    after a step.
+    Training can make ``scale`` negative; if that may happen, clamp it after each step.
 
     Accuracy: as :func:`gelu_kernels.functional.cdf_gate`.
 

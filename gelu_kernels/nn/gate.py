@@ -7,8 +7,8 @@ from gelu_kernels import functional
 from gelu_kernels.nn.module import Module
 
 
-def what_is_saved(module: nn.Module) -> str:
-    """For extra_repr; nothing by default."""
+def save_repr(module: nn.Module) -> str:
+    """The part of ``extra_repr`` about ``save`` and ``dither``; empty by default."""
     if module.save is None:
         return ""
     return f", save={module.save!r}" + (", dither=True" if module.dither else "")
@@ -21,11 +21,11 @@ class _Gate(Module):
         self.dither = dither
 
     def extra_repr(self) -> str:
-        return what_is_saved(self).removeprefix(", ")
+        return save_repr(self).removeprefix(", ")
 
 
 class GELU(_Gate):
-    r"""Element by element, in place of ``torch.nn.GELU``: :math:`x \, \Phi(x)` for
+    r"""GELU, element by element; replaces ``torch.nn.GELU``. :math:`x \, \Phi(x)` for
     ``approximate="none"``, :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2` for
     ``"tanh"``, :math:`x \, \sigma(1.702 x)` for ``"sigmoid"``.
 
@@ -37,7 +37,7 @@ class GELU(_Gate):
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: there is no such ``approximate`` or ``save``, or ``dither`` without ``save``.
+        ValueError: ``approximate`` or ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the
     last place; the derivative as well.
@@ -58,14 +58,13 @@ class GELU(_Gate):
         )
 
     def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}{what_is_saved(self)}"
+        return f"approximate={self.approximate!r}{save_repr(self)}"
 
 
 class BiasGELU(_Gate):
     """``gelu(input + bias)`` in one pass, with a learnable bias that starts at zero.
 
-    For a layer that leaves its bias to the activation; :class:`gelu_kernels.nn.LinearGELU` is the
-    two together.
+    For use after a layer without a bias; :class:`gelu_kernels.nn.LinearGELU` combines the two.
 
     Args:
         features: the length of the bias.
@@ -112,21 +111,22 @@ class BiasGELU(_Gate):
         )
 
     def extra_repr(self) -> str:
-        return f"{self.features}, approximate={self.approximate!r}{what_is_saved(self)}"
+        return f"{self.features}, approximate={self.approximate!r}{save_repr(self)}"
 
 
 class SiLU(_Gate):
-    r"""Element by element, in place of ``torch.nn.SiLU``: :math:`x \, \sigma(x)`.
+    r"""SiLU, :math:`x \, \sigma(x)`, element by element; replaces ``torch.nn.SiLU``.
 
     Args:
-        inplace: False, as in ``torch.nn.SiLU`` by default. The gradient is computed of the input,
-            so that one which is overwritten would have to be copied first.
+        inplace: must be False, the default of ``torch.nn.SiLU``: backward needs the input, which
+            would have to be copied before it is overwritten.
+        save, dither: as for :func:`gelu_kernels.functional.gelu`.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises:
         ValueError: ``inplace`` is True.
-        TypeError: in the call, the input has another dtype, or is not strided.
+        TypeError, ValueError: in the call, as :class:`LaLU`.
 
     Accuracy: as :func:`gelu_kernels.functional.silu`.
 
@@ -151,7 +151,7 @@ class SiLU(_Gate):
 
 
 class LaLU(_Gate):
-    r"""Element by element, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0 and
+    r"""The gate of the Laplace distribution, element by element: :math:`x \, e^x / 2` for x < 0 and
     :math:`x \, (1 - e^{-x} / 2)` above.
 
     Args:
@@ -161,7 +161,7 @@ class LaLU(_Gate):
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: there is no such ``save``, or ``dither`` without ``save``.
+        ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.lalu`.
 
@@ -176,7 +176,7 @@ class LaLU(_Gate):
 
 
 class CauchyGate(_Gate):
-    r"""Element by element, the gate of the Cauchy distribution:
+    r"""The gate of the Cauchy distribution, element by element:
     :math:`x \, (1/2 + \arctan(x) / \pi)`.
 
     Args:
@@ -186,7 +186,7 @@ class CauchyGate(_Gate):
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: there is no such ``save``, or ``dither`` without ``save``.
+        ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.cauchy_gate`.
 

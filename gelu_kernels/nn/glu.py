@@ -10,7 +10,7 @@ class GEGLU(Module):
     r"""The gated linear unit of a GELU: ``gelu(gate) * up`` for the halves ``gate`` and ``up`` of
     the last dimension, in that order, in one pass.
 
-    It has no weights: it goes between one ``nn.Linear`` that makes both halves and the next.
+    It has no weights: it goes between the ``nn.Linear`` that computes both halves and the next.
 
     Args:
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
@@ -19,8 +19,7 @@ class GEGLU(Module):
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: the last dimension is odd, or there is none; ``approximate`` is none of the
-            three.
+        ValueError: the last dimension is odd, or there is none; ``approximate`` is unknown.
 
     Accuracy: as :func:`gelu_kernels.functional.geglu`.
 
@@ -46,7 +45,7 @@ class SwiGLU(Module):
     r"""The gated linear unit of a SiLU: ``silu(gate) * up`` for the halves ``gate`` and ``up`` of
     the last dimension, in that order, in one pass.
 
-    It has no weights, as :class:`GEGLU`.
+    It has no weights, like :class:`GEGLU`.
 
     Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
 

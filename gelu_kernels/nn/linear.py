@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
-from gelu_kernels.nn.gate import what_is_saved
+from gelu_kernels.nn.gate import save_repr
 from gelu_kernels.nn.module import Module
 
 
@@ -41,8 +41,8 @@ class LinearGELU(LinearParameters):
 
     Args:
         in_features, out_features: the sizes of the last dimension, in and out.
-        bias: whether there is one.
-        device, dtype: of weight and bias, in the place where ``nn.Linear`` takes them.
+        bias: whether to add a learnable bias.
+        device, dtype: of weight and bias; positional arguments, as in ``nn.Linear``.
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
         save, dither: as for :func:`gelu_kernels.functional.gelu`.
 
@@ -54,8 +54,8 @@ class LinearGELU(LinearParameters):
         ValueError, RuntimeError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not
             as above.
 
-    Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is
-    rounded, the sum is not.
+    Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is rounded
+    before the bias is added; the sum is not.
 
     >>> layer = LinearGELU(20, 30)
     >>> layer(torch.randn(128, 20)).shape
@@ -89,18 +89,19 @@ class LinearGELU(LinearParameters):
         return functional.bias_gelu(product, self.bias, **options)
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, approximate={self.approximate!r}{what_is_saved(self)}"
+        return f"{super().extra_repr()}, approximate={self.approximate!r}{save_repr(self)}"
 
 
 class GateLinear(LinearParameters):
     """``nn.Linear`` of ``gate(input + gate_bias)``; only ``input`` is saved for backward.
 
-    It goes after the ``nn.Linear`` that makes the hidden layer, which may leave its bias to it.
+    It follows the ``nn.Linear`` that computes the hidden layer, and can add that layer's bias as
+    its ``gate_bias``.
 
     Args:
         in_features, out_features, bias, device, dtype: as for ``nn.Linear``.
         gate: the name of the gate, as for :func:`gelu_kernels.functional.gate`.
-        gate_bias: whether there is a learnable ``gate_bias``; it starts at zero.
+        gate_bias: whether to add a learnable ``gate_bias``, which starts at zero.
 
     Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
     the same as the weight unless under autocast.

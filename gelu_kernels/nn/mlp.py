@@ -1,4 +1,4 @@
-"""The two linear layers of a transformer's MLP, and the gate or the gated linear unit between."""
+"""A transformer's MLP: two linear layers with a gate or a gated linear unit between them."""
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ class MLP(Module):
         features: the last dimension of input and result.
         hidden: the last dimension of the hidden layer.
         gate: the name of the gate, as for :func:`gelu_kernels.functional.gate`.
-        glu: whether it is a gated linear unit.
+        glu: whether to use a gated linear unit.
         bias: whether the linear layers have biases.
         device, dtype: of the parameters.
 
@@ -30,9 +30,9 @@ class MLP(Module):
     Accuracy: as :func:`gelu_kernels.functional.gate_linear` and
     :func:`gelu_kernels.functional.glu_linear`.
 
-    ``up`` and ``down`` are ``nn.Linear``. Either may be adapted, quantised, hooked or replaced: it
-    is then called as it is, and if it is ``down``, the gate's result is saved too. Otherwise the
-    pass of the gate adds the bias of ``up`` (without ``glu``) and computes its gradient.
+    ``up`` and ``down`` are ``nn.Linear``. One that is adapted, quantised, hooked or replaced is
+    called as a module; if that is ``down``, the gate's result is saved too. A plain ``up`` (without
+    ``glu``) has its bias added, and the bias gradient computed, in the pass of the gate.
 
     Source: Vaswani et al., "Attention Is All You Need" (2017), section 3.3; Shazeer, "GLU Variants
     Improve Transformer" (2020), section 2.
@@ -65,7 +65,7 @@ class MLP(Module):
         self.down = nn.Linear(hidden, features, bias, device, dtype)
 
     def forward(self, input: Tensor) -> Tensor:
-        # A graph of torch.fx calls the layers, which may be plain no longer when it runs.
+        # A torch.fx graph calls the layers: they may no longer be plain when it runs.
         is_traced = isinstance(input, torch.fx.Proxy)
         fuses_up = not (is_traced or self.glu) and is_plain_linear(self.up)
         fuses_down = not is_traced and is_plain_linear(self.down)

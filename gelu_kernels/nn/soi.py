@@ -12,14 +12,14 @@ class SOIMap(Module):
     :math:`x \, F(x)`.
 
     Args:
-        gate: the distribution function F, by the name of its gate, as for
+        gate: the name of the gate, which selects the distribution function F, as for
             :func:`gelu_kernels.functional.gate`.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises (in the call):
         TypeError: the input has another dtype, or is not strided.
-        ValueError: there is no such ``gate``.
+        ValueError: ``gate`` is unknown.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
     :func:`gelu_kernels.functional.soi_map`; in evaluation as :class:`GELU`.
