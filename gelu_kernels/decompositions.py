@@ -1,4 +1,5 @@
-"""The operators in ATen terms, for programs that run, or are translated, without this package."""
+"""Decomposes the operators into ATen, for programs that run or are translated without this
+package."""
 
 from collections.abc import Callable
 from functools import partial
@@ -42,8 +43,8 @@ def decompositions() -> dict[OpOverload, Callable[..., object]]:
             results in eight bits, and in exported gradients the codes of ``save=``. The message
             says what to do.
 
-    Accuracy: of ATen's operators, in float32 (float64 for float64), rounded once. A gate has an
-    error of at most 4 eps abs(x), and its derivative of 8 eps, where the kernels' errors are
+    Accuracy: that of ATen's operators, in float32 (float64 for float64), rounded once. A gate has
+    an error of at most 4 eps abs(x), and its derivative of 8 eps, where the kernels' errors are
     relative to the result. gelu(-inf) is NaN, as for ``torch.nn.functional.gelu``.
 
     >>> from gelu_kernels import nn
@@ -75,7 +76,7 @@ def _refuse(op: Operator, *arguments: object, **named: object) -> None:
 
 def _composition(op: Operator, key: DispatchKey) -> Callable[..., object]:
     """The composition in csrc/ops, which also checks the arguments."""
-    # OpOverload.decompose would find this very function, which torch.export puts in its place.
+    # OpOverload.decompose would call this function again: torch.export registers it there.
     return partial(op.overload._op_dk, key)
 
 

@@ -1,1 +1,1 @@
-"""The operators as functions of ATen operators alone."""
+"""The operators, composed only of ATen operators."""

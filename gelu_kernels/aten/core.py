@@ -1,5 +1,5 @@
-"""The core operators in ATen terms, by name. 16-bit tensors are computed in float32 and rounded
-once, as in the kernels.
+"""The core operators in ATen terms, each under its own name. 16-bit tensors are computed in float32
+and rounded once, as in the kernels.
 """
 
 import torch
@@ -74,7 +74,7 @@ def glu_backward_weight(
     gated, factor = _operands(x, up, limit, up_offset)
     value, product = GATES[gate].value(gated), _weighted(_wide(dy), weight)
     dx, dup = product * factor * GATES[gate].derivative(gated), product * value
-    if limit is not None:  # at the limit a gradient passes
+    if limit is not None:  # at the limit itself the gradient passes
         dx, dup = dx.masked_fill(x > limit, 0), dup.masked_fill(up.abs() > limit, 0)
     dweight = (_wide(dy) * value * factor).sum(-1)
     return dx.to(x.dtype), dup.to(x.dtype), dweight.to(x.dtype)

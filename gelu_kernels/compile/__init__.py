@@ -1,7 +1,7 @@
-"""Fusion of the gates by Inductor, ``torch.compile``'s code generator, for those who ask for it.
+"""Opt-in fusion of the gates by Inductor, ``torch.compile``'s code generator.
 
-A compiled graph calls the operators of this package as they are. Between operations on elements,
-one loop over memory with the gate in it can be quicker: docs/compile.md has measurements.
+By default a compiled graph calls the operators of this package. Between elementwise operations, one
+loop over memory that includes the gate can be faster: docs/compile.md has measurements.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ import torch
 def enable_fusion() -> None:
     r"""Lets Inductor fuse the gates, forward and backward, with the operations around them.
 
-    It affects functions compiled from now on, by ``torch.compile`` and by AOTInductor,
-    until :func:`disable_fusion`. An already compiled function stays as it is until
-    ``torch.compiler.reset()``. Shapes, strides, dtypes and errors stay as they are. Two operators
-    are called as before: the SOI map, and the backward pass that sums the gradient of a bias.
+    It affects functions compiled from now on, by ``torch.compile`` and by AOTInductor, until
+    :func:`disable_fusion`. An already compiled function does not change until
+    ``torch.compiler.reset()``. Shapes, strides, dtypes and errors do not change. Two operators are
+    not fused: the SOI map, and the backward pass that sums the gradient of a bias.
 
     Accuracy: float32 and float64 within 4 units in the last place, on a CPU with the same bits as
     without fusion. float16 and bfloat16 are computed in float32 and rounded once, where they are
-    written to memory; what passes from one fused operation to the next is not rounded.
+    written to memory; values passed from one fused operation to the next are not rounded.
 
     Raises:
         ImportError: this torch has no Inductor.

@@ -1,8 +1,8 @@
-"""The primitives of gelu_kernels/formulas/arithmetic.py as operations of Inductor's loops, which it
-writes in C++ or Triton.
+"""The primitives of gelu_kernels/formulas/arithmetic.py as operations of Inductor's loops, for
+which it generates C++ or Triton.
 
-Float32 and float64 have the bits of the kernels where Inductor writes C++: these are the IEEE
-operations that are written, in their order. In Triton a quotient may be off by a unit.
+In C++, float32 and float64 results have the same bits as the kernels: the compiler keeps the IEEE
+operations and their order. In Triton a quotient may be off by one unit in the last place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch._inductor.virtualized import OpsValue
 
 from gelu_kernels.formulas.coefficients import Constants
 
-# Of csrc/gates/arithmetic.h, and of IEEE 754.
+# From csrc/gates/arithmetic.h and IEEE 754.
 ROUND_TO_INTEGER = {torch.float32: 1.5 * 2.0**23, torch.float64: 1.5 * 2.0**52}
 EXPONENT_BIAS = {torch.float32: 127.0, torch.float64: 1023.0}
 
@@ -90,8 +90,8 @@ def exp2(x: Real) -> Real:
     return Real(virtualized.ops.exp2(x.value), x.dtype)
 
 
-# The kernels shift the low bits into the exponent. Inductor's C++ does not vectorise a bit cast,
-# so here exp2 is 6 % faster overall.
+# The kernels shift the low bits into the exponent. Inductor's C++ does not vectorise a bit cast, so
+# exp2 is faster here: 6 % overall.
 
 
 def power_of_two(shifted: Real) -> Real:

@@ -1,7 +1,7 @@
 """The core operators of the gates as Inductor loops.
 
-gate_backward_bias is not among them: its one pass makes both gradients, and sums in an order that
-does not depend on the number of threads.
+gate_backward_bias is not included: its single pass computes both gradients, and sums in an order
+that does not depend on the number of threads.
 """
 
 from collections.abc import Callable, Sequence
@@ -83,8 +83,8 @@ LOWERINGS = {
 def register() -> None:
     for op, function in LOWERINGS.items():
         lowering.register_lowering(op, type_promotion_kind=None)(function)
-        # Once Inductor has compiled a call of an operator, it requires the operands in memory with
-        # their eager strides.
+        # After Inductor has compiled a call of an operator without a lowering, it requires the
+        # operands to be in memory with their eager strides.
         lowering.needs_realized_inputs.discard(op)
         lowering._maybe_layout_constraints.pop(op, None)
 

@@ -17,10 +17,10 @@ from torch.distributed.tensor.placement_types import Placement
 from gelu_kernels.operators.table import CORE
 from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER, CoreOperator, Extent
 
-# Tensors of which one number serves many elements, so that the gradient is a sum.
+# Tensors with one number for many elements; their gradients are sums.
 SHARED = Extent.COLUMNS, Extent.ROWS, Extent.NUMBER
 
-# The placements of the results and of the arguments; None for what is not a tensor.
+# The placements of the results and of the arguments; None for an argument that is not a tensor.
 Sharding = tuple[list[Placement], list[Placement | None]]
 
 

@@ -1,4 +1,4 @@
-"""How the gradient of a weight after a gate runs on DTensors: as a product of matrices, dy^T h."""
+"""How the gradient of a weight after a gate runs on DTensors: as a matrix product, dy^T h."""
 
 from functools import partial
 

@@ -48,7 +48,7 @@ def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
     is_swizzled = arguments["swizzle"] != "NO_SWIZZLE"
     unit = TILE if is_swizzled else BLOCK if has_columns else 1
     is_whole = x.ndim > 1 and x.shape[0] % x.mesh.size() == 0 and rows_of_rank % unit == 0
-    # A rank's swizzled columns are no part of the whole.
+    # The swizzled scales of a rank's columns are not a slice of the whole.
     if is_whole and not (is_swizzled and has_columns):
         shardings.append(([_by_rows(name, arguments) for name in results], placed(Shard(0))))
     return shardings

@@ -1,8 +1,8 @@
-"""Operators with a mask or a code on DTensors: each rank draws the bits that its part has in the
-whole tensor, and backward keeps to the parts that have masks or codes.
+"""Operators with a mask or a code on DTensors: each rank draws the bits of its own part of the
+whole tensor, and backward keeps the placement of the mask or code.
 
-``register_sharding`` cannot say this, as what an operator does depends on the rank: these are rules
-that take the place of DTensor's own dispatch.
+``register_sharding`` cannot express this, because what an operator does depends on the rank: these
+rules replace DTensor's own dispatch.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from gelu_kernels.operators.table import CORE, core
 from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER, CoreOperator, Extent
 
 ops = torch.ops.gelu_kernels
-_library = torch.library.Library("gelu_kernels", "FRAGMENT")  # for as long as the process
+_library = torch.library.Library("gelu_kernels", "FRAGMENT")  # kept for the life of the process
 
 
 class MaskOf(Placement):
@@ -45,8 +45,8 @@ class MaskOf(Placement):
 
 
 def _draw(op: CoreOperator, *args: object) -> tuple[DTensor, DTensor]:
-    """Whatever seeds the ranks have drawn, that of the mesh's first rank counts. As in DTensor's
-    own dispatch, a plain tensor with one number is taken to be the same on all ranks."""
+    """All ranks use the seed of the mesh's first rank, whatever they drew. As in DTensor's own
+    dispatch, a plain tensor with one number is assumed to be the same on all ranks."""
     arguments = op.named(args)
     if arguments.get("bits") == 4:
         op = replace(op, nibbles=("code",))
@@ -166,9 +166,9 @@ def _mesh_of(op: CoreOperator, arguments: dict[str, Tensor]) -> DeviceMesh:
 
 
 def _in_rows(op: CoreOperator, x: DTensor) -> list[Placement]:
-    """Placements of x such that each rank's part is rows of equal length at equal distances, as the
-    operators need: its own, except that the last ones are replicated where they prevent this.
-    Cutting the last dimension would not cut both halves."""
+    """Placements of x in which each rank's part consists of rows of equal length at equal
+    distances, as the operators need: the placements of x, with the last ones replicated if they
+    prevent this. Cutting the last dimension would not cut both halves."""
     mesh, last = x.device_mesh, Shard(x.ndim - 1)
     stays = [type(p) is Shard and not (op.halves and p == last) for p in x.placements]
     placements = [p if ok else Replicate() for p, ok in zip(x.placements, stays, strict=True)]
@@ -206,8 +206,8 @@ def _dense_stride(x: DTensor) -> tuple[int, ...]:
     return torch.empty_like(torch.empty_strided(x.shape, x.stride(), device="meta")).stride()
 
 
-# An operator of its own computes the offset when it runs. As a constant of a compiled graph, one
-# rank's offset would reach the others through torch.compile's cache.
+# A separate operator computes the offset at run time. As a constant of a compiled graph, one rank's
+# offset would reach the others through torch.compile's cache.
 _library.define(
     "draw_shard(str op, Tensor?[] tensors, Tensor seed, str gate, Scalar[] numbers, "
     "SymInt[] shape, int[] dims, str[] groups) -> (Tensor y, Tensor mask)",
@@ -226,7 +226,7 @@ def draw_shard(
     groups: Sequence[str],
 ) -> tuple[Tensor, Tensor]:
     """Runs ``op`` on this rank's part of an x of this shape, with the first rank's seed. `tensors`
-    are the operator's first arguments, x among them first.
+    are the operator's first arguments, starting with x.
 
     Each process group in turn divides the dimension given in `dims`; -1 divides none.
     """
@@ -249,7 +249,7 @@ def draw_shard(
     cut = [dim for dim in range(len(shape)) if size[dim] != shape[dim]]
     if not cut:
         return getattr(ops, op)(*tensors, seed, gate, *numbers)
-    share = 2 if core(op).halves else 1  # the elements of x that share a bit
+    share = 2 if core(op).halves else 1  # how many elements of x share a bit
     offset = sum(s * prod(shape[dim + 1 :]) for dim, s in enumerate(start)) // share
     row_length, row_stride = (
         prod([s[cut[-1]], *shape[cut[-1] + 1 :]]) // share for s in (size, shape)

@@ -1,5 +1,5 @@
 """``ColwiseParallel`` and ``RowwiseParallel`` of ``torch.distributed.tensor.parallel``, which also
-take ``LinearGELU``, ``GateLinear`` and ``GLULinear``; torch's take no module but its own."""
+take ``LinearGELU``, ``GateLinear`` and ``GLULinear``; torch's own accept only torch's modules."""
 
 from functools import partial
 

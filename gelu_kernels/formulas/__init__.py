@@ -1,17 +1,17 @@
 """The formulas of the gates in Python. csrc/gates/ has them in C++, by hand, with the same bits.
 
-Each gate of csrc/gates/gates.h has a module of its name here, which has:
+Each gate of csrc/gates/gates.h has a module of the same name here, with:
 
 - ``value``, ``derivative`` and ``second_derivative``, functions of x and of constants C;
 - ``tail`` and ``density``, F(-a) and F'(a) for a >= 0, in float32 and float64;
 - ``in_tail``, for a random mask: whether u < 2^32 F(-|x|) - 1;
 - ``constants``, C for each precision of csrc/gates/arithmetic.h; ``random`` for ``in_tail``; and
-  ``exp2_fp16`` and ``exp2_bf16`` for where exp2 is right to a unit in the last place;
+  ``exp2_fp16`` and ``exp2_bf16`` where exp2 is accurate to a unit in the last place;
 - ``left_limit``, the value at -infinity;
 - ``ties``, of float16 values: ``"none"``, ``"subnormal"`` or ``"any"`` (csrc/gates/storage.h).
 
-As they stand the functions compute with NumPy, in float32. They are written in the primitives
-of ``arithmetic`` alone; Triton and Inductor have the same ones, which ``of`` puts in.
+The functions use only the primitives of ``arithmetic``, which compute with NumPy in float32; ``of``
+replaces these by the same primitives of Triton or Inductor.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ def of(
     arithmetic: ModuleType,
     compiler: Callable[[FunctionType], object] = lambda function: function,
 ) -> SimpleNamespace:
-    """What a gate's module has, the functions over another arithmetic and given to a compiler."""
+    """The contents of a gate's module, with its functions over another arithmetic and compiled."""
     module = import_module(f"{__name__}.{gate}")
-    words = {name: word for name, word in vars(arithmetic).items() if not name.startswith("__")}
-    names = {**vars(module), **words}
+    primitives = {name: f for name, f in vars(arithmetic).items() if not name.startswith("__")}
+    names = {**vars(module), **primitives}
     for name, f in vars(module).items():
-        if isinstance(f, FunctionType) and name not in words:
+        if isinstance(f, FunctionType) and name not in primitives:
             if f.__module__ == module.__name__:
                 names[name] = compiler(FunctionType(f.__code__, names, name))
             else:  # of another module of formulas

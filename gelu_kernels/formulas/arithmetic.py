@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from gelu_kernels.formulas.coefficients import Constants
 
-with suppress(ImportError):  # Triton and Inductor do without
+with suppress(ImportError):  # Triton and Inductor do not need it
     import numpy as np
 
-Real = TypeVar("Real")  # a number or an array, as the arithmetic has them
+Real = TypeVar("Real")  # a number or an array of the arithmetic
 
 
 def constant(c: float, x: Real) -> Real:
@@ -49,18 +49,19 @@ def where(condition: Real, y: Real, otherwise: Real) -> Real:
 
 
 def quotient(n: Real, d: Real, C: Constants) -> Real:
-    """n/d, correctly rounded; n, d and n/d are far from overflow and underflow. C has the target
-    of a compiler."""
+    """n/d, correctly rounded; n, d and n/d are far from overflow and underflow. C names the
+    compiler's target."""
     return n / d
 
 
 def approximate_quotient(n: Real, d: Real, C: Constants) -> Real:
-    """The same to about a unit in the last place."""
+    """n/d, to about a unit in the last place."""
     return n / d
 
 
 def reciprocal(x: Real, C: Constants) -> Real:
-    """1/x, correctly rounded, for x and 1/x far from overflow and underflow; else anything."""
+    """1/x, correctly rounded, for x and 1/x far from overflow and underflow; otherwise
+    undefined."""
     with np.errstate(divide="ignore", over="ignore"):
         return constant(1.0, x) / x
 
@@ -70,8 +71,8 @@ def exp2(x: Real) -> Real:
     return np.exp2(x)
 
 
-# `shifted` is the sum of a number and of an origin that is 1.5 2^23 (2^52) and more: the number,
-# rounded to an integer n, is left in the low bits, and so is the rest of the origin.
+# `shifted` is a number plus an origin of at least 1.5 2^23 (2^52). Its low bits hold the number,
+# rounded to an integer n, plus what the origin exceeds 1.5 2^23 (2^52) by.
 
 
 def power_of_two(shifted: Real) -> Real:

@@ -126,7 +126,7 @@ constants = {
     "fp16": _fp16,
     "bf16": _bf16,
     "fast_bf16": _bf16,
-    "exp2_fp16": _fp16,  # it has no exponential
+    "exp2_fp16": _fp16,  # this gate has no exponential
     "exp2_bf16": _bf16,
     "random": Constants(
         tail_limit=_fp32.tail_limit,

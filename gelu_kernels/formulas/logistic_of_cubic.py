@@ -20,7 +20,7 @@ from gelu_kernels.formulas.coefficients import Constants, Polynomial
 from gelu_kernels.formulas.coefficients import exp2 as powers
 from gelu_kernels.formulas.polynomial import polynomial
 
-# What a gate's module provides besides its constants.
+# What the module of a gate provides in addition to its constants.
 __all__ = [
     "density",
     "derivative",
@@ -182,7 +182,7 @@ def half_constants(fp32: Constants, half: Constants) -> Constants:
 
 
 def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
-    """The functions of a gate, given its coefficients."""
+    """The ``constants`` of a gate, given its coefficients."""
     fp64, fp32 = (
         Constants(
             form="wide",
@@ -202,7 +202,7 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
     by_exp2 = for_half.replace(form="exp2")
     one = 2**24 * (1 - 2**-19 if for_half.limits_tail else 1 + 2**-20)
     by_unit = by_exp2.replace(scale=one, log2_scale=24.0)
-    # exp2 has other roundings: without this 8 values of normal_tanh are misrounded, not 6.
+    # exp2 rounds differently: without this 8 values of normal_tanh are misrounded instead of 6.
     short = 2**-24 if half.k3 != 0 else 0
     unscaled = by_exp2.replace(scale=half.one / half.exp2_0 - short, log2_scale=0.0)
     random = Constants(
@@ -217,7 +217,7 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
         "fp32": fp32,
         "fp16": for_half,
         "bf16": for_half,
-        # sigmoid(1.702 x) has one hard case, x = -0.1235, that the errors would turn.
+        # sigmoid(1.702 x) has one hard case, x = -0.1235, which the errors would misround.
         "fast_bf16": by_unit if for_half.limits_tail or half.k3 != 0 else for_half,
         "exp2_fp16": unscaled,
         "exp2_bf16": unscaled,

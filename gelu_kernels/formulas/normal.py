@@ -143,7 +143,7 @@ constants = {
         log2_half=-1.0,
         log2_scale=0.0,
         unscale=1.0,
-        value_limit=16.0,  # where the power is 0, the product with any number too
+        value_limit=16.0,  # where the power, and its product with any number, is 0
         derivative_limit=16.0,
     ),
     "random": Constants(

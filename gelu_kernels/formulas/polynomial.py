@@ -1,4 +1,4 @@
-"""A polynomial, in the primitives of ``arithmetic``; Triton has a primitive of its own for it."""
+"""Polynomials in the primitives of ``arithmetic``; Triton has its own primitive for them."""
 
 from gelu_kernels.formulas.arithmetic import Real, constant, fma
 from gelu_kernels.formulas.coefficients import Polynomial

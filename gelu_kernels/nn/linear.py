@@ -42,7 +42,7 @@ class LinearGELU(LinearParameters):
     Args:
         in_features, out_features: the sizes of the last dimension, in and out.
         bias: whether to add a learnable bias.
-        device, dtype: of weight and bias; positional arguments, as in ``nn.Linear``.
+        device, dtype: of weight and bias, in the positions where ``nn.Linear`` takes them.
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
         save, dither: as for :func:`gelu_kernels.functional.gelu`.
 

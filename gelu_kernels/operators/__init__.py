@@ -1,1 +1,1 @@
-"""The operators: their table, and what it leads to."""
+"""The table of operators, and what is derived from it."""

@@ -1,5 +1,5 @@
 """The table of operators: what sharding, the choice of a backend, the benchmark, the tests and the
-docs need to know of each."""
+docs need to know about each."""
 
 from gelu_kernels import _C
 from gelu_kernels.operators.types import CoreOperator, Operator, PublicOperator
@@ -54,7 +54,7 @@ CORE = (
     CoreOperator("cdf_gate_forward", "cdf", ulp=6, ulp_of_16_bits=0.52),
     CoreOperator("cdf_gate_backward", "cdf", linear_in=("dy",), ulp=9, ulp_of_16_bits=0.52),
     CoreOperator("coded_forward", "coded", ulp=5, ulp_of_16_bits=0.51),  # without dropout 4 and 0.5
-    # Of the product of dy and the derivative that the code stands for.
+    # Errors of the product of dy and the derivative that the code stands for.
     CoreOperator("coded_backward", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
     CoreOperator("coded_backward_bias", "coded", linear_in=("dy",), ulp=3, ulp_of_16_bits=0.501),
     CoreOperator("gate_dropout_forward", "dropout", ulp=5, ulp_of_16_bits=0.57),
@@ -92,13 +92,13 @@ QUANTIZED = tuple(
     )
 )
 
-# Gradients of a weight, whose shape Extent does not describe; composed of other operators.
+# Gradients of weights, whose shapes Extent does not describe; composed of other operators.
 LINEAR = tuple(
     Operator(name, "linear")
     for name in ("gate_linear_backward_weight", "glu_linear_backward_weight")
 )
 
-# Public operators, of shapes that Extent does not describe.
+# Public operators with shapes that Extent does not describe.
 OTHERS = (
     Operator("gate_linear", "linear"),
     Operator("glu_linear", "linear"),
@@ -106,9 +106,9 @@ OTHERS = (
     Operator("quantized_glu", "quantized"),
 )
 
-P = {"p": 0.3}  # of dropout
+P = {"p": 0.3}  # for dropout
 
-# Of the form that has all of a GLU's options. Some of the tests' numbers are beyond the limit.
+# For the forms with all options of a GLU. Some of the tests' inputs exceed the limit.
 NUMBERS = {"limit": 1.5, "up_offset": 1.0}
 
 PUBLIC = (

@@ -1,7 +1,7 @@
-"""What the table says of an operator.
+"""The rows of the table of operators.
 
-A schema, in csrc/ops, has an operator's name, arguments, results and tags. A row of the table adds
-what a schema cannot say.
+The schema of an operator, in csrc/ops, gives its name, arguments, results and tags. A row of the
+table adds what a schema cannot express.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ Shape = tuple[int, ...]
 
 
 class Extent(Enum):
-    """How large a tensor is beside y, the result of a forward pass."""
+    """The size of a tensor relative to y, the result of a forward pass."""
 
     ELEMENTS = "as y"
     HALVES = "x and up side by side: the last dimension is twice that of y"
     COLUMNS = "a number for each element of the last dimension of y"
-    ROWS = "a number for each row of y, which its last dimension is"
+    ROWS = "a number for each row (last dimension) of y"
     BITS = "a bit for each element of y, eight in a byte"
     NIBBLES = "four bits for each element of y, two in a byte"
     BYTES = "a byte for each element of y"
@@ -47,16 +47,16 @@ class Extent(Enum):
         return ()
 
     def bytes(self, y: Shape, itemsize: int) -> float:
-        """Of memory that a pass over y moves for the tensor."""
+        """The memory traffic for the tensor in a pass over y."""
         if self in IN_ROW_MAJOR_ORDER:
             return prod(y) * IN_ROW_MAJOR_ORDER[self] / 8
         return 0 if self in (Extent.SCALAR, Extent.NUMBER) else prod(self.shape(y)) * itemsize
 
 
-# The extents of what is in row-major order, whatever the strides of y: bits for each element.
+# The tensors in row-major order, whatever the strides of y, and their bits per element of y.
 IN_ROW_MAJOR_ORDER = {Extent.BITS: 1, Extent.NIBBLES: 4, Extent.BYTES: 8}
 
-# Every other tensor is as large as y, but for the halves that a row names.
+# Every other tensor is as large as y, except the halves that a row names.
 EXTENTS = {
     "bias": Extent.COLUMNS,
     "dbias": Extent.COLUMNS,
@@ -77,10 +77,10 @@ class Operator:
     name: str
     family: str  # the folder of its kernels
     _: KW_ONLY
-    halves: tuple[str, ...] = ()  # the tensors that hold x and up side by side
-    # The tensors that are one number, though they may be a vector along the last dimension.
+    halves: tuple[str, ...] = ()  # tensors that hold x and up side by side
+    # Tensors that are one number, where another form takes a vector along the last dimension.
     single: tuple[str, ...] = ()
-    nibbles: tuple[str, ...] = ()  # the codes that have 4 bits and not 8
+    nibbles: tuple[str, ...] = ()  # codes of 4 bits instead of 8
 
     @property
     def overload(self) -> OpOverload:
@@ -113,10 +113,10 @@ class Operator:
 class CoreOperator(Operator):
     """A pure function with a kernel for each device."""
 
-    linear_in: tuple[str, ...] = ()  # arguments in each of which, the others fixed, it is linear
-    linear_without_numbers: tuple[str, ...] = ()  # likewise, in a call without limit and up_offset
+    linear_in: tuple[str, ...] = ()  # arguments in which it is linear if the others are fixed
+    linear_without_numbers: tuple[str, ...] = ()  # likewise, without limit and up_offset
     # The largest error of a result in units of its last place, for float32 and float64 and for 16
-    # bits; 0 where nothing is rounded. Of a product or a sum with the bias, see the functions.
+    # bits; 0 where nothing is rounded. For products and for sums with the bias, see the functions.
     ulp: float = 4
     ulp_of_16_bits: float = 0.5
 
@@ -136,17 +136,17 @@ class CoreOperator(Operator):
 
 @dataclass(frozen=True)
 class PublicOperator(Operator):
-    """A composition of core operators that users call. One that has two forms has two rows."""
+    """A composition of core operators that users call, with a row for each of its forms."""
 
-    label: str  # of the form, in tables
+    label: str  # of this form, in tables
     operands: tuple[str, ...]  # the tensors that this form takes
-    formula: str  # of a gate g and of the operands
+    formula: str  # in terms of a gate g and the operands
     _: KW_ONLY
-    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)  # that it takes too
-    # In gelu_kernels.functional and in gelu_kernels.nn: a name, and the gate if it is of one alone.
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)  # options with values
+    # In gelu_kernels.functional and gelu_kernels.nn: a name, and its gate if it has only one.
     functions: dict[str, str | None] = field(default_factory=dict, hash=False)
     modules: dict[str, str | None] = field(default_factory=dict, hash=False)
-    stem: str = ""  # of its core operators' names, if that is not the family
+    stem: str = ""  # prefix of its core operators' names, by default the family
 
     @property
     def forward(self) -> str:
@@ -157,7 +157,7 @@ class PublicOperator(Operator):
     def backward(self) -> str:
         """The core operator of a backward pass to every operand that has a gradient."""
         summed = [f"_{name}" for name in ("bias", "weight") if name in self.operands]
-        # An SOI map's gradient takes the mask alone, and loc and scale have none but zeros.
+        # The backward pass of an SOI map takes only the mask; gradients of loc and scale are zeros.
         stem = "soi_" if self.family == "soi" else self.forward.removesuffix("forward")
         return "".join([stem, "backward", *summed])
 

@@ -53,8 +53,8 @@ def formula_of(
     dropout: Dropout = F.dropout,
     clamp: Clamp = torch.clamp,
 ) -> Callable[..., Tensor]:
-    """A function of the operands in plain PyTorch, as short as one writes it: it is timed. Of a
-    gate x F(x) and of F."""
+    """A function of the operands in plain PyTorch, for a gate x F(x) and its F. It is written as a
+    user would write it, since it is timed."""
     if p := op.numbers.get("p"):
         kept = formula_of(replace(op, numbers={}), gate, distribution)
         return lambda *operands: dropout(kept(*operands), p)

@@ -1,11 +1,11 @@
-"""The numbers of csrc/gates/coefficients, from the same programs (fit/)."""
+"""The coefficients of csrc/gates/coefficients, written by the same programs (fit/)."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 
 class Constants(SimpleNamespace):
-    """By the names that they have in C++."""
+    """Constants, under their C++ names."""
 
     def replace(self, **values: object) -> "Constants":
         return Constants(**{**vars(self), **values})
@@ -13,7 +13,7 @@ class Constants(SimpleNamespace):
 
 @dataclass(frozen=True)
 class Polynomial:
-    """In x - centre, lowest degree first."""
+    """A polynomial in x - centre, lowest degree first."""
 
     centre: float
     coefficients: tuple[float, ...]
