@@ -257,19 +257,12 @@ def draw_shard(
     return getattr(ops, op)(*tensors, seed, gate, *numbers, offset, row_length, row_stride)
 
 
-def _draw_shard_meta(
-    op: str,
-    tensors: Sequence[Tensor | None],
-    seed: Tensor,
-    gate: str,
-    numbers: Sequence[float],
-    *part: Sequence,
-) -> tuple[Tensor, Tensor]:
-    return getattr(ops, op)(*tensors, seed, gate, *numbers)
-
-
 _library.impl("draw_shard", draw_shard, "CompositeExplicitAutograd")
-_library.impl("draw_shard", _draw_shard_meta, "Meta")
+_library.impl(
+    "draw_shard",
+    lambda op, tensors, seed, gate, numbers, *_: getattr(ops, op)(*tensors, seed, gate, *numbers),
+    "Meta",
+)
 
 
 def _dispatch(

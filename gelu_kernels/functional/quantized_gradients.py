@@ -13,11 +13,10 @@ from gelu_kernels import _C
 from gelu_kernels.functional.quantized import Results, name_of, pairs
 
 
-def _call(op: str, *tensors: Tensor | None, options: tuple[object, ...]) -> Sequence[Tensor]:
+def _call(op: str, *arguments: object) -> Sequence[Tensor]:
     """Calls an operator by the quickest route."""
-    sees_torch = is_dynamo_compiling() or has_torch_function_variadic(*tensors)
-    operators = torch.ops.gelu_kernels if sees_torch else _C
-    return getattr(operators, op)(*tensors, *options)
+    needs_dispatch = is_dynamo_compiling() or has_torch_function_variadic(*arguments)
+    return getattr(torch.ops.gelu_kernels if needs_dispatch else _C, op)(*arguments)
 
 
 def quantized_gate_backward(
@@ -55,9 +54,9 @@ def quantized_gate_backward(
     """
     options = gate, dtype, along, mode, name_of(swizzle)
     if bias is None:
-        results = _call("quantized_gate_backward", grad, input, bias, options=options)
+        results = _call("quantized_gate_backward", grad, input, bias, *options)
         return pairs(results, along)
-    *dx, dbias = _call("quantized_gate_backward_bias", grad, input, bias, options=options)
+    *dx, dbias = _call("quantized_gate_backward_bias", grad, input, bias, *options)
     return pairs(dx, along), dbias
 
 
@@ -95,7 +94,7 @@ def quantized_glu_backward(
     """
     options = gate, dtype, along, mode, name_of(swizzle)
     if up is None:
-        results = _call("quantized_glu_halves_backward", grad, input, options=options)
+        results = _call("quantized_glu_halves_backward", grad, input, *options)
         return pairs(results, along)
-    results = _call("quantized_glu_backward", grad, input, up, options=options)
+    results = _call("quantized_glu_backward", grad, input, up, *options)
     return pairs(results[:4], along), pairs(results[4:], along)
