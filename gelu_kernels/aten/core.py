@@ -42,7 +42,7 @@ def gate_double_backward(
 
 
 def _operands(
-    x: Tensor, up: Tensor, limit: float | None = None, up_offset: float = 0.0
+    x: Tensor, up: Tensor, limit: float | None, up_offset: float
 ) -> tuple[Tensor, Tensor]:
     """The gate's argument and the other factor, clamped and shifted."""
     x, up = _wide(x), _wide(up)
@@ -56,9 +56,14 @@ def _weighted(t: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def glu_forward(
-    x: Tensor, up: Tensor, weight: Tensor | None, gate: str, *numbers: object, **named: object
+    x: Tensor,
+    up: Tensor,
+    weight: Tensor | None,
+    gate: str,
+    limit: float | None = None,
+    up_offset: float = 0.0,
 ) -> Tensor:
-    gated, factor = _operands(x, up, *numbers, **named)
+    gated, factor = _operands(x, up, limit, up_offset)
     return _weighted(GATES[gate].value(gated) * factor, weight).to(x.dtype)
 
 

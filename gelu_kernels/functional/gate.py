@@ -162,7 +162,10 @@ def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
     >>> silu(torch.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.2689,  0.0000,  0.7311])
     """
-    return gate(input, gate="logistic", save=save, dither=dither)
+    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gate(input, gate="logistic", save=save, seed=seed)
+    return _C.fused_gate(input, None, "logistic", save, seed)
 
 
 def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
@@ -187,7 +190,10 @@ def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
     >>> lalu(torch.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.1839,  0.0000,  0.8161])
     """
-    return gate(input, gate="laplace", save=save, dither=dither)
+    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gate(input, gate="laplace", save=save, seed=seed)
+    return _C.fused_gate(input, None, "laplace", save, seed)
 
 
 def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
@@ -213,4 +219,7 @@ def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False)
     >>> cauchy_gate(torch.tensor([-torch.inf, -1.0, 0.0, 1.0]))
     tensor([-0.3183, -0.2500,  0.0000,  0.7500])
     """
-    return gate(input, gate="cauchy", save=save, dither=dither)
+    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    if is_dynamo_compiling() or has_torch_function_unary(input):
+        return torch.ops.gelu_kernels.fused_gate(input, gate="cauchy", save=save, seed=seed)
+    return _C.fused_gate(input, None, "cauchy", save, seed)

@@ -51,9 +51,19 @@ def pairs(tensors: Sequence[Tensor], along: str) -> Results:
     return {"row": row, "column": column, "both": (row, column)}[along]
 
 
-def _call(op: str, input: Tensor, other: Tensor | None, *options: object) -> object:
+def _call(
+    op: str,
+    input: Tensor,
+    other: Tensor | None,
+    gate: str,
+    dtype: torch.dtype,
+    scaling: str | Enum,
+    scale: Tensor | None,
+    along: str,
+    mode: str,
+    swizzle: str | Enum,
+) -> Results | QuantizedWithAmax:
     """Calls an operator, whose other operand is a bias or ``up``, by the quickest route."""
-    gate, dtype, scaling, scale, along, mode, swizzle = options
     scaling, swizzle = name_of(scaling), name_of(swizzle)
     if is_dynamo_compiling() or has_torch_function_variadic(input, other, scale):
         options = {"scaling": scaling, "along": along, "mode": mode, "swizzle": swizzle}
