@@ -62,74 +62,61 @@ class ControlFlow:
                 order.append(i)
         return order, back_edges
 
-    def _best_path(self, start: int, ends: set[int]) -> Code:
-        """The path with the best score, NOPs left out."""
-        best: dict[int, tuple[Score, int | None]] = {}
-        for i in self.order:
-            onward = [
-                (best[j][0], j)
-                for j in self.successors[i]
-                if j in best and (i, j) not in self.back_edges
-            ]
-            if i in ends:
-                onward.append(((0, 0, 0, 0), None))
-            if onward:
-                rest, j = max(onward, key=lambda option: option[0])
-                best[i] = tuple(map(add, score(self.code[i]), rest)), j
-        path, i = [], start if start in best else None
-        while i is not None:
-            path.append(self.code[i])
-            i = best[i][1]
-        return [instruction for instruction in path if is_issued(instruction)]
-
-    def shortest(
-        self, start: int, ends: set[int], is_counted: Callable[[Instruction], bool], most: int
+    def best_paths(
+        self,
+        start: int,
+        ends: set[int],
+        score: Callable[[Instruction], Score],
+        is_counted: Callable[[Instruction], bool] = lambda x: False,
+        most: int = 0,
     ) -> dict[int, Code]:
-        """By how many instructions that are counted a path has: of the paths with the most wide
-        loads the shortest."""
-        best: dict[int, dict[int, tuple[int, int, int | None]]] = {}
+        """The path with the highest score, NOPs left out, by the number of counted instructions in
+        it, `most` at the most."""
+        best: dict[int, dict[int, tuple[Score, int | None]]] = {}
         for i in self.order:
-            found = {0: (0, 0, None)} if i in ends else {}
+            x = self.code[i]
+            own, counted = score(x), is_counted(x)
+            found = {0: ((0,) * len(own), None)} if i in ends else {}
             for j in self.successors[i]:
                 if (i, j) not in self.back_edges:
-                    for count, (loads, length, _) in best.get(j, {}).items():
-                        option = loads, length, j
-                        if count not in found or option[:2] > found[count][:2]:
-                            found[count] = option
-            x = self.code[i]
-            step = is_wide(x) and x.name == "LDG", -is_issued(x)
+                    for count, (total, _) in best.get(j, {}).items():
+                        if count not in found or total > found[count][0]:
+                            found[count] = total, j
             best[i] = {
-                count + is_counted(x): (loads + step[0], length + step[1], j)
-                for count, (loads, length, j) in found.items()
-                if count + is_counted(x) <= most
+                count + counted: (tuple(map(add, own, total)), j)
+                for count, (total, j) in found.items()
+                if count + counted <= most
             }
-        return {count: self._path(best, start, count, is_counted) for count in best[start]}
 
-    def _path(self, best: dict, i: int | None, count: int, is_counted: Callable) -> Code:
-        path = []
-        while i is not None:
-            path.append(self.code[i])
-            after = best[i][count][2]
-            count -= is_counted(self.code[i])
-            i = after
-        return [instruction for instruction in path if is_issued(instruction)]
+        def path(i: int | None, count: int) -> Iterator[Instruction]:
+            while i is not None:
+                x = self.code[i]
+                if is_issued(x):
+                    yield x
+                i, count = best[i][count][1], count - is_counted(x)
+
+        return {count: list(path(start, count)) for count in best[start]}
+
+    @property
+    def exits(self) -> set[int]:
+        return {i for i, x in enumerate(self.code) if x.name == "EXIT"}
 
     def vector_path(self) -> Code:
         """From the entry to the exit."""
-        return self._best_path(0, {i for i, x in enumerate(self.code) if x.name == "EXIT"})
-
-    def loops(self) -> Iterator[Code]:
-        for latch, header in self.back_edges:
-            yield self._best_path(header, {latch})
+        return self.best_paths(0, self.exits, vector_score).get(0, [])
 
     def vector_loop(self) -> Code:
         """Once round the loop with the most wide accesses."""
-        return max(self.loops(), key=lambda loop: (sum(map(is_wide, loop)), -len(loop)), default=[])
+        loops = [
+            self.best_paths(header, {latch}, vector_score).get(0, [])
+            for latch, header in self.back_edges
+        ]
+        return max(loops, key=lambda loop: (sum(map(is_wide, loop)), -len(loop)), default=[])
 
 
-def score(instruction: Instruction) -> Score:
-    """What a path is chosen by: as many wide accesses as possible; then, few narrow ones; then, few
-    calls, which are of slow paths; then, few instructions."""
+def vector_score(instruction: Instruction) -> Score:
+    """Prefers many wide accesses, then few narrow ones, then few calls, which belong to slow paths,
+    then few instructions."""
     return (
         is_wide(instruction),
         -(is_global_access(instruction) and not is_wide(instruction)),

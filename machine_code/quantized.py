@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from machine_code import cuda_code
-from machine_code.control_flow import Code, ControlFlow, is_wide
+from machine_code.control_flow import Code, ControlFlow, Score, is_issued, is_wide
 from machine_code.sass import Instruction, Kernel
 from machine_code.vector_kernels import CLASSES, TYPES
 
@@ -70,6 +70,12 @@ def stores_numbers(instruction: Instruction) -> bool:
     return re.fullmatch(r"STG\.E(\.64)?", instruction.opcode) is not None
 
 
+def tile_score(instruction: Instruction) -> Score:
+    """Prefers many wide loads, then few instructions."""
+    is_load = is_wide(instruction) and instruction.name == "LDG"
+    return is_load, -is_issued(instruction)
+
+
 def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[str, Code]:
     """By direction. A store along a column has eight rows."""
     columns = 8 if dtype == "bfloat16" else 4
@@ -79,9 +85,9 @@ def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[s
         edge = max(flow.back_edges, key=lambda edge: edge[0] - edge[1])
         start, ends = edge[1], {edge[0]}
     else:
-        start = 0
-        ends = {i for i, x in enumerate(kernel.instructions) if x.name == "EXIT"}
-    found = flow.shortest(start, ends, stores_numbers, results * counts["both"])
+        start, ends = 0, flow.exits
+    most = results * counts["both"]
+    found = flow.best_paths(start, ends, tile_score, stores_numbers, most)
     return {along: found[results * count] for along, count in counts.items()}
 
 
