@@ -28,15 +28,12 @@ def exact(x: Tensor) -> list[mpmath.mpf]:
 
 def ulp_errors(y: Tensor, right: list[mpmath.mpf]) -> list[float]:
     """In distances of two floats at the exact value; of all subnormal numbers the smallest one."""
-    tiny = torch.finfo(y.dtype).tiny
-    eps = torch.finfo(y.dtype).eps
+    tiny, eps = torch.finfo(y.dtype).tiny, torch.finfo(y.dtype).eps
     errors = []
     with mpmath.workdps(DIGITS):
         for result, value in zip(y.double().tolist(), right, strict=True):
-            exponent = mpmath.floor(mpmath.log(max(abs(value), tiny), 2))
-            errors.append(
-                float(abs(mpmath.mpf(result) - value) / (eps * mpmath.mpf(2) ** exponent))
-            )
+            ulp = eps * mpmath.mpf(2) ** mpmath.floor(mpmath.log(max(abs(value), tiny), 2))
+            errors.append(float(abs(mpmath.mpf(result) - value) / ulp))
     return errors
 
 
@@ -66,9 +63,8 @@ def plot() -> Figure:
 def main() -> None:
     drawn = io.BytesIO()
     plot().savefig(drawn, dpi=90)
-    Image.open(drawn).convert("RGB").quantize(16).save(
-        PLOT, optimize=True
-    )  # a quarter of the bytes
+    image = Image.open(drawn).convert("RGB").quantize(16)  # a quarter of the bytes
+    image.save(PLOT, optimize=True)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,7 @@ def check_dropout(
 ) -> None:
     """What it keeps is the result without dropout, over 1 - p, and it keeps as many elements as it
     should. `exact` is that result; a right one is refused as seldom as a right SOI map."""
-    result = side.call(label, inputs)()
-    results = result if isinstance(result, tuple) else (result,)
-    wanted = (exact.y,) if label == "forward" else exact.gradients
+    results, wanted = side.results(label, inputs), exact.results(label)
     for tensor, right in zip(results, wanted, strict=True):
         if tensor.dim() == 1:  # the gradient of a bias
             sums = results[0].double().sum(0)

@@ -21,6 +21,9 @@ class Expected:
     y: Tensor
     gradients: tuple[Tensor, ...]
 
+    def results(self, label: str) -> tuple[Tensor, ...]:
+        return (self.y,) if label == "forward" else self.gradients
+
 
 def expected(workload: Workload, inputs: Inputs) -> Expected:
     """The value and the gradients of the operands in float64. Of dropout, if all is kept."""
@@ -67,8 +70,5 @@ def assert_close(result: Tensor, exact: Tensor, terms: float = 1) -> None:
 
 
 def check_exact(exact: Expected, inputs: Inputs, label: str, side: Side) -> None:
-    result = side.call(label, inputs)()
-    wanted = (exact.y,) if label == "forward" else exact.gradients
-    results = result if isinstance(result, tuple) else (result,)
-    for tensor, right in zip(results, wanted, strict=True):
+    for tensor, right in zip(side.results(label, inputs), exact.results(label), strict=True):
         assert_close(tensor.detach(), right, inputs.dy.numel() / tensor.numel())

@@ -93,9 +93,9 @@ def problem_with_probes(side: Side, op: str, gate: str, dtype: str, device: str)
     return None
 
 
-def kept_exactly(result: object, source: Tensor, has_location: bool) -> Tensor:
+def kept_exactly(results: tuple[Tensor, ...], source: Tensor, has_location: bool) -> Tensor:
     """Where. No gradient goes through the mask to a location and a scale."""
-    kept, *gradients = result if isinstance(result, tuple) else (result,)
+    kept, *gradients = results
     mask = kept != 0
     if not torch.equal(kept, torch.where(mask, source, 0)):
         raise AssertionError("the SOI map changes an element that it keeps")
@@ -123,7 +123,7 @@ def check_soi(workload: Workload, inputs: Inputs, label: str, side: Side) -> Non
     sample = z.flatten()[:SAMPLE]
     counts = torch.zeros_like(sample, dtype=torch.float64)
     for _ in range(draws):
-        mask = kept_exactly(side.call(label, inputs)(), source, "loc" in operands)
+        mask = kept_exactly(side.results(label, inputs), source, "loc" in operands)
         counts += mask.flatten()[:SAMPLE]
     groups = torch.stack([sample < 0, sample > 0]).double()
     refuse_counts(counts, draws, groups, right(workload.gate, sample, x.dtype))

@@ -9,9 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.runs import load
+from bench.runs import CELL, FIELDS, load
 
-NAMES = ("op", "pass", "gate", "dtype", "elements", "side")
+NAMES = [*FIELDS][: CELL + 1]  # of a cell and a side
 Key = tuple[str, ...]  # the values of these
 
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from bench.gpu_report import COUNTED
 from bench.stages import TAIL
 
 FEW = 2
@@ -17,7 +18,7 @@ FEW = 2
 
 def read(path: Path) -> dict[str, object]:
     """Counts, failures, the reasons of skipping, the largest errors, and what took longest."""
-    counts = dict.fromkeys(("passed", "failure", "error", "skipped"), 0)
+    counts = dict.fromkeys(COUNTED, 0)
     failures, skipped, properties, seconds = [], {}, {}, {}
     for test in ElementTree.parse(path).iter("testcase"):
         name = f"{test.get('classname')}::{test.get('name')}"

@@ -22,14 +22,12 @@ from bench.peers import Sides
 from bench.sides import Side, sides_of
 from bench.workloads import Inputs, Workload, make_inputs
 
-ROTATED = (
-    2**29
-)  # bytes of a tensor that a GPU passes before one comes again; no L2 has a quarter of that
-# Elements up to which a tensor is in cache as a small one is, and a GPU is also timed without the
-# CPU's part.
+# Bytes that a GPU processes before it sees the same tensor again: more than four times any L2.
+ROTATED = 2**29
+# Elements up to which a tensor stays in cache, and a GPU is also timed without the host's part.
 SMALL = 2**20
 NO_TIME = "no time was left"
-OVERHEAD = 1024  # elements, up to which a call takes what its overhead takes
+OVERHEAD = 1024  # elements, up to which a call's overhead dominates
 
 
 @dataclass(frozen=True)

@@ -3,22 +3,21 @@ size."""
 
 from collections.abc import Iterable
 from itertools import groupby
+from operator import itemgetter
 
 from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
 from bench.operators import OPERATORS
+from bench.runs import CELL, FIELDS
 from bench.workloads import PASSES, Workload
 
 Records = dict[str, dict]  # of the sides of a cell
 
 
 def cells(records: Iterable[dict]) -> list[Records]:
-    def key(record: dict) -> tuple:
-        names = ("op", "pass", "gate", "dtype", "elements")
-        return tuple(record[name] for name in names)
-
+    key = itemgetter(*list(FIELDS)[:CELL])
     found: dict[tuple, Records] = {}
     for record in records:
         found.setdefault(key(record), {})[record["side"]] = record

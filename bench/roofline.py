@@ -22,8 +22,7 @@ from bench.runs import RESULTS, load_all
 from gelu_kernels.operators.table import PUBLIC, core
 from gelu_kernels.operators.types import CoreOperator, PublicOperator
 from machine_code import budgets
-from machine_code.backends import BACKENDS
-from machine_code.cases import CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate
+from machine_code.cases import BACKENDS, CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate
 from machine_code.launches import Launch
 from machine_code.machines import LANES, MACHINES, Machine, Prediction
 from machine_code.vector_kernels import VectorKernel, busiest, vector_kernels

@@ -30,6 +30,11 @@ class Side:
         y = self.forward(*leaves)
         return lambda: torch.autograd.grad(y, leaves, inputs.dy, retain_graph=True)
 
+    def results(self, label: str, inputs: Inputs) -> tuple[Tensor, ...]:
+        """The value, or the gradients."""
+        result = self.call(label, inputs)()
+        return result if isinstance(result, tuple) else (result,)
+
 
 @cache  # one side for an operator and gate, whose check is not repeated
 def ours(op: str, gate: str) -> Side:

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from machine_code import budgets, cuda_code
-from machine_code.backends import ARCHITECTURES, BACKENDS
 from machine_code.budgets import Found
-from machine_code.cases import CASES, Case
+from machine_code.cases import ARCHITECTURES, BACKENDS, CASES, Case
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel
 from machine_code.vector_kernels import CLASSES, TYPES, VectorKernel, busiest, vector_kernels

@@ -6,8 +6,7 @@ import math
 from itertools import product
 from pathlib import Path
 
-from machine_code.backends import ARCHITECTURES
-from machine_code.cases import CASES, DTYPES, Case
+from machine_code.cases import ARCHITECTURES, CASES, DTYPES, Case
 from machine_code.vector_kernels import VectorKernel
 
 FILE = Path(__file__).parent / "budgets.csv"

@@ -1,8 +1,8 @@
-"""What machine code is looked at for: the kernels of the core operators, each where vectors serve
-it.
-"""
+"""The kernels whose machine code is examined: those of the core operators, on operands that allow
+vector accesses."""
 
 from itertools import product
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -10,8 +10,11 @@ import torch
 from gelu_kernels import _C
 from gelu_kernels.operators.table import CORE, core
 from gelu_kernels.operators.types import CoreOperator, Extent
-from machine_code.backends import BACKENDS
+from machine_code import cuda_code, triton_code
 
+ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
+# Each has `missing_tools` and `kernels`.
+BACKENDS: dict[str, ModuleType] = {"cuda": cuda_code, "triton": triton_code}
 GATES = [name for name, _ in _C.gates()]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 VECTOR_BYTES = 16

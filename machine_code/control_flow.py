@@ -19,6 +19,10 @@ def is_wide(instruction: Instruction) -> bool:
     return instruction.name in ("LDG", "STG") and ".128" in instruction.opcode
 
 
+def is_wide_load(instruction: Instruction) -> bool:
+    return instruction.name == "LDG" and is_wide(instruction)
+
+
 class ControlFlow:
     def __init__(self, code: Code) -> None:
         self.code = code

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from machine_code import cuda_code
-from machine_code.control_flow import Code, ControlFlow, Score, is_issued, is_wide
+from machine_code.control_flow import Code, ControlFlow, Score, is_issued, is_wide_load
 from machine_code.sass import Instruction, Kernel
 from machine_code.vector_kernels import CLASSES, TYPES
 
@@ -72,8 +72,7 @@ def stores_numbers(instruction: Instruction) -> bool:
 
 def tile_score(instruction: Instruction) -> Score:
     """Prefers many wide loads, then few instructions."""
-    is_load = is_wide(instruction) and instruction.name == "LDG"
-    return is_load, -is_issued(instruction)
+    return is_wide_load(instruction), -is_issued(instruction)
 
 
 def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[str, Code]:
@@ -103,7 +102,7 @@ def measured(architecture: str) -> dict[Cell, Path]:
         read, results = PASSES[name]
         elements = ROWS * (8 if dtype == "bfloat16" else 4)
         for along, code in paths_of(kernel, dtype, results, name.endswith("gradient")).items():
-            if sum(is_wide(x) and x.name == "LDG" for x in code) >= ROWS * read:
+            if sum(map(is_wide_load, code)) >= ROWS * read:
                 found[Cell(name, gate, dtype, along)] = Path(kernel, code, elements)
                 if name == "forward with a bias" and dtype == "float32":  # it may be missing
                     found[Cell("forward", gate, dtype, along)] = Path(kernel, code, elements)

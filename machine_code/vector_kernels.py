@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from machine_code.cases import CASES, GATES, OPERATORS, VECTOR_BYTES, Case
-from machine_code.control_flow import Code, ControlFlow, is_wide, narrow_accesses
+from machine_code.control_flow import Code, ControlFlow, is_wide, is_wide_load, narrow_accesses
 from machine_code.data_flow import registers, written
 from machine_code.sass import Kernel
 
@@ -19,21 +19,18 @@ class VectorKernel:
     kernel: Kernel
 
     @cached_property
-    def _flow(self) -> ControlFlow:
-        return ControlFlow(self.kernel.instructions)
-
-    @cached_property
     def path(self) -> Code:
         """The instructions from the entry to the exit, or once round the loop."""
-        return self._flow.vector_loop() if self.case.has_sums else self._flow.vector_path()
+        flow = ControlFlow(self.kernel.instructions)
+        return flow.vector_loop() if self.case.has_sums else flow.vector_path()
 
     @cached_property
     def loads(self) -> int:
-        return self._wide("LDG")
+        return sum(map(is_wide_load, self.path))
 
     @cached_property
     def stores(self) -> int:
-        return self._wide("STG")
+        return sum(map(is_wide, self.path)) - self.loads
 
     @property
     def vectors(self) -> int:
@@ -77,7 +74,7 @@ class VectorKernel:
         for instruction in self.path:
             used = registers(instruction.operands)
             under_way = [vector for vector in under_way if not vector & used]
-            if is_wide(instruction) and instruction.name == "LDG":
+            if is_wide_load(instruction):
                 under_way.append(written(instruction))
                 most = max(most, len(under_way))
         return most
@@ -92,12 +89,9 @@ class VectorKernel:
             if used:
                 waits.append(at - max(new[register] for register in used))
                 new = {}
-            if is_wide(instruction) and instruction.name == "LDG":
+            if is_wide_load(instruction):
                 new |= dict.fromkeys(written(instruction), at)
         return waits
-
-    def _wide(self, name: str) -> int:
-        return sum(is_wide(x) and x.name == name for x in self.path)
 
     def _per_element(self, count: int) -> float:
         elements = self.vectors * VECTOR_BYTES // self.case.itemsize

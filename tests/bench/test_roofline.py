@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from bench import roofline
 from machine_code import cuda_code
-from machine_code.backends import ARCHITECTURES
-from machine_code.cases import CASES, Case
+from machine_code.cases import ARCHITECTURES, CASES, Case
 from machine_code.machines import MACHINES, pipe
 
 A100, H100, H200, B200 = MACHINES.values()

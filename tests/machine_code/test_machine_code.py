@@ -15,8 +15,7 @@ import pytest
 import machine_code
 from bench import roofline
 from machine_code import budgets, cuda_code
-from machine_code.backends import ARCHITECTURES, BACKENDS
-from machine_code.cases import CASES, GATES, VECTOR_BYTES, Case
+from machine_code.cases import ARCHITECTURES, BACKENDS, CASES, GATES, VECTOR_BYTES, Case
 from machine_code.data_flow import branches_on_loads
 from machine_code.launches import Launch, block_warps, resident_blocks
 from machine_code.machines import MACHINES
