@@ -2,5 +2,5 @@
 
 import os
 
-# Read when torch is imported: its profiler tells stderr of its start and end, into a progress bar.
+# Set before torch is imported: else its profiler writes to stderr, into the progress bar.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")

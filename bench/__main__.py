@@ -1,7 +1,6 @@
-"""Times every operator beside eager PyTorch, torch.compile and other packages.
+"""Times every operator against eager PyTorch, torch.compile and other packages.
 
-Prints tables, and writes a CSV file with a line for each cell and a JSON file on the machine into
-a folder.
+Prints tables, and writes a CSV file with a line for each cell and a JSON file about the machine.
 """
 
 import math
@@ -33,7 +32,7 @@ from gelu_kernels import backend
 
 COMPARED = ("compile", *peers.PEERS)
 NONE = "none"
-# What tells the most in the least time, the most important first: the defaults of --headline.
+# The defaults of --headline: what tells most in little time, most important first.
 HEADLINE = {
     "gates": ("normal", "normal_tanh"),
     "dtypes": ("bfloat16", "float32"),
@@ -93,7 +92,7 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
     callback=set_defaults,
     help="The most important first, where no other option says otherwise: "
     + "; ".join(" ".join(values) for values in HEADLINE.values() if values != (NONE,))
-    + "; beside eager PyTorch alone.",
+    + "; compared with eager PyTorch only.",
 )
 @choice("--op", "ops", OPERATORS, help="Operators.")
 @choice("--pass", "passes", PASSES, help="Passes; both is a training step's, by autograd.")
@@ -110,7 +109,7 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
     "compared",
     (*COMPARED, NONE),
     default=COMPARED,
-    help="Compared, beside eager PyTorch.",
+    help="Compared with, besides eager PyTorch.",
 )
 @sizes(
     help="Elements of the result, or its bytes."
@@ -124,7 +123,7 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
     "--deadline",
     type=click.FloatRange(0),
     default=math.inf,
-    help="Seconds after which nothing more is begun; the JSON names what is left out.",
+    help="Seconds after which nothing more starts; the JSON lists what was skipped.",
 )
 @click.option(
     "--output",

@@ -27,7 +27,7 @@ def exact(x: Tensor) -> list[mpmath.mpf]:
 
 
 def ulp_errors(y: Tensor, right: list[mpmath.mpf]) -> list[float]:
-    """In distances of two floats at the exact value; of all subnormal numbers the smallest one."""
+    """In spacings of floats at the exact value; below the normal numbers, of the smallest one."""
     tiny, eps = torch.finfo(y.dtype).tiny, torch.finfo(y.dtype).eps
     errors = []
     with mpmath.workdps(DIGITS):

@@ -1,9 +1,9 @@
-"""``python -m bench.block``: the memory and the time of a transformer in training, for each way to
-keep the hidden layers of its MLPs.
+"""``python -m bench.block``: the memory and the time of a transformer in training, for each way of
+saving the hidden layers of its MLPs.
 
 A layer is GPT-2's, or Llama's with ``--mlp swiglu``: normalisation, attention and MLP, forward and
-backward, several of them after one another. Prints a table and writes it as CSV. What is timed was
-found right before: results and gradients are those of plain PyTorch in float64.
+backward; several run in sequence. Prints a table and writes it as CSV. Before timing, results and
+gradients are checked against plain PyTorch in float64.
 """
 
 from collections.abc import Callable
@@ -77,7 +77,7 @@ class Block(nn.Module):
         self.layers = layers  # which share their parameters
         self.heads = features // 64
         is_glu = mlp == "swiglu"
-        # Llama's hidden layer is 8/3 as wide, so that three matrices have as many numbers as two.
+        # Llama's hidden layer is 8/3 as wide, so its three matrices have as many parameters as two.
         self.hidden = round(features * 8 / 3 / 64) * 64 if is_glu else 4 * features
         norm = nn.RMSNorm if is_glu else nn.LayerNorm
         self.norms = nn.ModuleList([norm(features), norm(features)])
@@ -101,7 +101,7 @@ class Block(nn.Module):
 
 
 def error(actual: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest, relative to the largest element of its tensor."""
+    """The largest error, relative to the largest element of its tensor."""
     return max(
         float((a.double() - e).abs().max() / e.abs().max())
         for a, e in zip(actual, expected, strict=True)
@@ -109,7 +109,7 @@ def error(actual: list[Tensor], expected: list[Tensor]) -> float:
 
 
 def check(block: Block, inputs: Inputs, modes: dict[str, Mlp], mlp: str, bound: float) -> None:
-    """Against plain PyTorch in float64. A code has an error of its own, which a layer passes on."""
+    """Against plain PyTorch in float64. Coded derivatives add an error, which layers propagate."""
 
     def results(block: Block, function: Mlp, x: Tensor, dy: Tensor) -> list[Tensor]:
         x = x.detach().requires_grad_()

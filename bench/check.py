@@ -11,7 +11,7 @@ from bench.sides import Side
 from bench.workloads import Inputs, Workload
 
 Check = Callable[[str, Side], None]  # computes a pass; raises AssertionError
-CLEAR = 1e-2  # elements beyond it are not rounded to 0
+CLEAR = 1e-2  # larger results are never rounded to 0
 
 
 def checker(workload: Workload, inputs: Inputs) -> Check:
@@ -25,8 +25,8 @@ def checker(workload: Workload, inputs: Inputs) -> Check:
 def check_dropout(
     exact: Expected, workload: Workload, inputs: Inputs, label: str, side: Side
 ) -> None:
-    """What it keeps is the result without dropout, over 1 - p, and it keeps as many elements as it
-    should. `exact` is that result; a right one is refused as seldom as a right SOI map."""
+    """Kept elements equal `exact`, the result without dropout divided by 1 - p, and their number is
+    plausible. A correct result is refused as rarely as a correct SOI map."""
     results, wanted = side.results(label, inputs), exact.results(label)
     for tensor, right in zip(results, wanted, strict=True):
         if tensor.dim() == 1:  # the gradient of a bias

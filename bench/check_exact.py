@@ -13,7 +13,7 @@ from gelu_kernels import reference
 from gelu_kernels.operators.types import Extent
 from gelu_kernels.operators.workloads import formula_of
 
-PIECE = 2**22  # elements, of which float64 makes many temporary ones
+PIECE = 2**22  # elements checked at a time: float64 needs many temporaries
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Expected:
 
 
 def expected(workload: Workload, inputs: Inputs) -> Expected:
-    """The value and the gradients of the operands in float64. Of dropout, if all is kept."""
+    """The value and the gradients of the operands in float64. For dropout, as if all were kept."""
     rows, columns = workload.shape
     step = max(1, PIECE // columns)
     gate = workload.gate
@@ -57,9 +57,9 @@ def expected(workload: Workload, inputs: Inputs) -> Expected:
 
 
 def assert_close(result: Tensor, exact: Tensor, terms: float = 1) -> None:
-    """To a few roundings: the bound has to admit PyTorch, whose F.gelu has no tail in float32 and
-    rounds more than once in 16 bits. Each number is a sum of so many terms, which may cancel, and
-    their errors add up as a random walk; where F is next to 1, autograd's F (1 - F) has more."""
+    """Within a few roundings: the bound must admit PyTorch, whose F.gelu drops the tail in float32
+    and rounds more than once in 16 bits. Each element is a sum of `terms` terms, which may cancel;
+    their errors add up like a random walk. Where F is close to 1, autograd's F (1 - F) has more."""
     assert result.shape == exact.shape, f"has the shape {tuple(result.shape)}"
     eps = torch.finfo(result.dtype).eps
     largest = torch.linalg.vector_norm(exact, torch.inf).item()

@@ -1,20 +1,20 @@
-"""Checks an SOI map: an element that it keeps is exact, and it keeps as many as it should.
+"""Checks an SOI map: kept elements are exact, and their number is plausible.
 
-The count of an element that is kept with probability p has the variance p (1 - p) a draw, and by
-Bernstein's inequality a sum with the variance v is t away from its mean with a chance of at most
-2 exp(-t^2 / 2 / (v + t / 3)). A sum beyond the t that makes this CHANCE / COMPARISONS is refused,
-so that the chance to refuse a right one anywhere in a benchmark is below CHANCE.
+The count of an element that is kept with probability p has a variance of p (1 - p) per draw. By
+Bernstein's inequality, a sum with variance v is t away from its mean with a probability of at most
+2 exp(-t^2 / 2 / (v + t / 3)). A sum beyond the t for which this equals CHANCE / COMPARISONS is
+refused, so the probability of refusing a correct map anywhere in a benchmark is below CHANCE.
 
-The timed tensors tell too little of F; 16 elements tell nothing. Each side is therefore drawn once
-for PROBES, few values of x and each many times: so many that the chance to miss a wrong side is
-below CHANCE, if it has another gate's F, an F that is 0.01 off for |x| < 3, one independent of x,
-or one of another element's x. The F of "normal" and of "normal_tanh" are the hardest to tell
-apart. For the fewest draws that takes x near -3.2, where they are 15 % apart; so most of the probes
-lie there, and are counted together. tests/bench/test_bench.py computes these chances.
+The timed tensors say too little about F; 16 elements say nothing. Each side therefore also runs
+once on PROBES, a few values of x, each drawn many times: often enough that the probability of
+missing a wrong side is below CHANCE if it has another gate's F, an F that is 0.01 off for |x| < 3,
+one independent of x, or one of another element's x. The F of "normal" and "normal_tanh" are the
+hardest to tell apart. That takes the fewest draws near x = -3.2, where they differ by 15 %, so most
+probes lie there and are counted together. tests/bench/test_checks.py computes these probabilities.
 
-The timed tensors are counted as well, since a size may choose another kernel: of LEAST normal
-numbers, a side that keeps half of them all is 15 sigmas beyond the bound. Finer faults of a size
-would be missed.
+The timed tensors are counted as well, since the kernel may depend on the size. Over LEAST normal
+numbers, a side that keeps half of all elements is 15 sigmas beyond the bound; smaller faults at one
+size would be missed.
 """
 
 import math
@@ -29,18 +29,18 @@ from bench.sides import Side
 from bench.workloads import DTYPES, Inputs, Workload
 
 CHANCE = 1e-9
-COMPARISONS = 2**14  # two or nine for a side of a gate, a dtype, a size and a pass
+COMPARISONS = 2**14  # two or nine for each side, gate, dtype, size and pass
 TOLERANCE = 2e-6  # of a probability, as functional.soi_map states it
 TAIL = [-3.5 + i / 64 for i in range(33)]  # every bfloat16 there
 CENTRE = [-2.0, -1.25, -0.5, -0.25, 0.25, 0.5, 1.25, 2.0]
-# A prime number: of a mask that is shifted by a power of two, no element fits.
+# A prime number of them: in a mask shifted by a power of two, no element lines up.
 PROBES = torch.tensor(TAIL + CENTRE, dtype=torch.float64)
 ROWS, DRAWS = 2**15, 20  # of the probes, in a tensor; of that tensor
 SAMPLE, LEAST = 2**18, 2**12  # elements of a timed tensor that are counted: in one draw, in all
 
 
 def bound(variance: Tensor, chance: float) -> Tensor:
-    """A sum's deviation exceeds it with no more than this chance."""
+    """The deviation that a sum exceeds with at most this probability."""
     log = math.log(2 / chance)
     return log / 3 + (log**2 / 9 + 2 * variance * log).sqrt()
 
@@ -54,7 +54,7 @@ def right(gate: str, x: Tensor, dtype: torch.dtype) -> list[Tensor]:
 
 
 def refuse_counts(counts: Tensor, draws: int, groups: Tensor, wanted: list[Tensor]) -> None:
-    """Unless one of the probabilities explains all groups of the elements' counts."""
+    """Raises unless one of the probabilities explains the counts of all groups."""
     problems = []
     for p in wanted:
         excess = (groups @ (counts - draws * p)).abs() - TOLERANCE * draws * groups.sum(1)
@@ -94,7 +94,7 @@ def problem_with_probes(side: Side, op: str, gate: str, dtype: str, device: str)
 
 
 def kept_exactly(results: tuple[Tensor, ...], source: Tensor, has_location: bool) -> Tensor:
-    """Where. No gradient goes through the mask to a location and a scale."""
+    """The mask. No gradient goes through it to a location and a scale."""
     kept, *gradients = results
     mask = kept != 0
     if not torch.equal(kept, torch.where(mask, source, 0)):

@@ -1,7 +1,7 @@
-"""``python -m bench.coded``: a gate that keeps its derivative in 8 or 4 bits on a CPU, beside the
-same gate that keeps x, forward and backward.
+"""``python -m bench.coded``: a gate that saves its derivative in 8 or 4 bits on a CPU, compared
+with the same gate saving x, forward and backward.
 
-Prints a table in Markdown: nanoseconds of an element, and how many times as long as with x.
+Prints a table in Markdown: nanoseconds per element, and the ratio to the time with x.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ SAVED = {"x": None, "8 bits": 8, "4 bits": 4, "8 bits, dithered": 8}
 
 
 def calls(gate: str, x: Tensor, bias: Tensor, dy: Tensor) -> dict[str, dict[str, Call]]:
-    """By pass and what is kept."""
+    """By pass and what is saved."""
     seed = torch.tensor(1)
     found: dict[str, dict[str, Call]] = {"forward": {}, "backward": {}}
     for name, bits in SAVED.items():

@@ -1,4 +1,4 @@
-"""``python -m bench.compare A B``: two reports of ``python -m bench`` or ``make gpu``, by row."""
+"""``python -m bench.compare A B``: compares two reports of ``python -m bench`` or ``make gpu``."""
 
 import sys
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ def read(path: Path) -> Report:
 
 @dataclass(frozen=True)
 class Ratio:
-    """B's time over A's: of the medians, and between which it lies if each is any of the middle
-    half of its turns."""
+    """B's time over A's: of the medians, and the range of the ratio while each time lies between
+    its quartiles."""
 
     median: float
     low: float

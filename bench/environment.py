@@ -1,4 +1,4 @@
-"""What a measurement was made on. Of a GPU it is known before gelu_kernels is built."""
+"""Describes the machine of a measurement. For a GPU, gelu_kernels need not be built."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ARCHIVED = ROOT / ".git_archival.txt"  # `git archive` writes the commit into it
 
 
 def answer(*command: str) -> str:
-    """What it prints; nothing if it fails."""
+    """What the command prints; nothing if it fails."""
     try:
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -35,7 +35,7 @@ def nvidia_smi(*names: str) -> dict[str, str]:
 def commit() -> str:
     if given := os.environ.get(COMMIT):
         return given
-    # Named, as the tree may lie inside another repository.
+    # Both are named, as the tree may lie inside another repository.
     git = ("git", f"--git-dir={ROOT / '.git'}", f"--work-tree={ROOT}")
     if described := answer(*git, "describe", "--always", "--dirty", "--abbrev=40"):
         return described

@@ -1,6 +1,6 @@
 """Times compiled functions with the gates as operators and as a part of Inductor's loops.
 
-Prints microseconds, of F.gelu compiled likewise too: lower quartiles, which others at work on the
+Prints microseconds, also of compiled F.gelu. They are lower quartiles, which other processes on the
 machine disturb less than medians.
 """
 
@@ -24,7 +24,7 @@ from gelu_kernels.compile import disable_fusion, enable_fusion
 
 Gelu = Callable[[Tensor], Tensor]
 
-# What stands around the gate.
+# The code around the gate.
 FUNCTIONS: dict[str, Callable[[Gelu, Tensor, Tensor], Tensor]] = {
     "gelu(x)": lambda gelu, x, r: gelu(x),
     "gelu(1.5 x)": lambda gelu, x, r: gelu(x * 1.5),
@@ -41,7 +41,7 @@ def compiled(function: str, side: str, gate: str) -> Callable[[Tensor, Tensor], 
     def forward(x: Tensor, r: Tensor) -> Tensor:
         return FUNCTIONS[function](gelu, x, r)
 
-    # A name of its own: torch.compile keeps what it compiled by the code of a function.
+    # A name of its own, as torch.compile caches by the function's code object.
     forward.__code__ = forward.__code__.replace(co_name=f"forward_{SIDES.index(side)}")
     return torch.compile(forward, fullgraph=True, dynamic=True)
 

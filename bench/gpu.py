@@ -1,8 +1,8 @@
 """Builds for this machine's GPU, compares with the CPU, measures and tests, within a deadline.
 
-It writes one JSON file, which is whole after every stage, and keeps the measurement in
-bench/results. A second call goes on where the first stopped, if the sources are the same. Nothing
-is installed, and no network is needed.
+It writes one JSON file, complete after every stage, and keeps the measurement in bench/results. A
+second call resumes where the first stopped, unless the sources changed. It installs nothing and
+needs no network.
 """
 
 import json
@@ -24,7 +24,7 @@ SLACK = 3.0  # seconds, to kill the last processes and to write the report
 
 
 def probe(device: str) -> dict:
-    """In a process of its own, so that this one has no part of the GPU."""
+    """In a child process, so that this one never opens the GPU."""
     command = [sys.executable, "-m", "bench.environment", device]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if result.returncode:
@@ -45,11 +45,11 @@ def probe(device: str) -> dict:
     show_default=True,
     help="Seconds until all has ended.",
 )
-@click.option("--commit", help="What the sources are, where there is no repository to ask.")
+@click.option("--commit", help="The commit of the sources, where there is no repository.")
 @click.option("--rehearse", is_flag=True, help="Every stage on the CPU, on little data.")
 def main(output: Path | None, deadline: float, commit: str | None, rehearse: bool) -> None:
     end = time.monotonic() + deadline - SLACK
-    # The file is whole at any moment, and whatever runs ends when this process does.
+    # The file is complete at any moment, and stages end when this process does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if commit:
         os.environ[COMMIT] = commit

@@ -1,4 +1,4 @@
-"""The JSON file of `make gpu`: it names every stage from the start, and is whole at any moment."""
+"""The JSON file of `make gpu`: it lists every stage from the start, and is always complete."""
 
 import hashlib
 import shutil
@@ -33,7 +33,7 @@ class Report:
         new = {"machine": machine, "run of": run_of, "tests": {}, "stages": {}, "results": []}
         before = load(state) if state.exists() else {}
         self.contents = before if before.get("run of") == run_of else new
-        if self.contents is new:  # what stages of other sources wrote is not to be taken for theirs
+        if self.contents is new:  # files that stages wrote are of other sources
             shutil.rmtree(state.parent, ignore_errors=True)
 
     @property
@@ -41,7 +41,7 @@ class Report:
         return self.contents["stages"]
 
     def add(self, name: str, result: dict[str, object]) -> None:
-        """What a stage measured goes into one list for all stages, and its tests are counted."""
+        """Moves a stage's measurements into one list for all stages, and counts its tests."""
         self.stages[name] = result
         found = result.get("found")
         if isinstance(found, dict) and "results" in found:

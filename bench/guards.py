@@ -1,8 +1,8 @@
-"""``python -m bench.guards``: what a call of a replaced model costs beside the plain one, in
-microseconds, where the tensors are so small that nothing else counts.
+"""``python -m bench.guards``: what a call of a replaced model costs compared with the plain one,
+in microseconds, on tensors so small that nothing else counts.
 
 Each row is a module of transformers' shape, and each column a way to call ``replace_activations``.
-What is timed was found right before, in float64.
+Results are checked in float64 before timing.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The measurement of a plan: each side beside a plain copy of memory."""
+"""The measurement of a plan: each side and a plain copy of memory."""
 
 import math
 import os
@@ -65,18 +65,18 @@ def free_memory(device: str) -> int:
 
 
 def one_dnn(workload: Workload) -> AbstractContextManager:
-    """oneDNN takes 5 us for F.gelu of any size: a small one is faster without."""
+    """oneDNN takes 5 us for F.gelu of any size; small tensors are faster without it."""
     return torch.backends.mkldnn.flags(enabled=workload.elements > OVERHEAD)
 
 
 def copies(inputs: list[Inputs]) -> list[Call]:
-    """Into memory that is there already: what the device can do."""
+    """Into memory that is already allocated: the bandwidth that the device reaches."""
     return [partial(torch.empty_like(one.dy).copy_, one.dy) for one in inputs]
 
 
 def times(plan: Plan, share: float, sides: dict[str, list[Call]]) -> dict[str, list[float]]:
-    """Half of a pass's share of the time at the most, the rest being for its checks; in few turns
-    if that is little."""
+    """Takes at most half of a pass's share of the time, leaving the rest for its checks; in few
+    turns if that is short."""
     seconds = min(timing.SECONDS, share / 2 / len(sides))
     clock = timing.cpu_clock if plan.device == "cpu" else timing.cuda_clock
     return timing.quartiles(sides, clock, seconds=seconds)

@@ -16,8 +16,8 @@ FRESH = 4 * 2**20
 
 
 def fix_the_source_of_memory() -> None:
-    """On a CPU results from 4 MiB on are fresh from the system, and less is used again. Left to
-    itself, glibc gives memory with or without page faults, depending on memory freed before."""
+    """On a CPU, always allocates results of 4 MiB or more afresh, and reuses memory for smaller
+    ones. By default, whether glibc's memory page-faults depends on what was freed before."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(M_MMAP_THRESHOLD, FRESH)
         mallopt(M_TRIM_THRESHOLD, 64 * FRESH)
@@ -43,7 +43,7 @@ def peak_bytes(call: Call, device: str) -> int:
 
 
 def saved_bytes(side: Side, inputs: Inputs, parameters: Iterable[Tensor] = ()) -> int:
-    """The bytes that autograd keeps, each piece of memory once, beside the parameters."""
+    """The bytes that autograd saves, each storage once, without the parameters."""
     storages = {}
 
     def pack(t: Tensor) -> Tensor:

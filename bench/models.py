@@ -2,8 +2,8 @@
 and timm in which an activation occurs. Prints counts of classes, and writes a line for each class.
 
 Each class is built on the meta device with its default configuration. An activation that the
-configuration chooses and that is no gate, such as ReLU, is exchanged for SiLU before. What is found
-is held against bench/gate_occurrences.py: a gate in neither list of the report is a silent miss.
+configuration chooses and that is no gate, such as ReLU, is first replaced with SiLU. The report is
+compared with bench/gate_occurrences.py: a gate in neither of its lists is a silent miss.
 """
 
 import contextlib

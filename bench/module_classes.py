@@ -115,7 +115,7 @@ def _configs(module: ModuleType) -> Iterator[object]:
 
 
 def instance(cls: type[nn.Module], configs: Configs) -> nn.Module | str:
-    """One that is built alone, or is found in a model of the same file; else why there is none."""
+    """A module built alone or found in a model of the same file; else why there is none."""
     alone = build(cls, configs)
     for model in _models(cls.__module__, configs) if isinstance(alone, str) else ():
         for module in model.modules():

@@ -92,7 +92,7 @@ threads_option = click.option(
 
 
 def prepare(threads: int | None) -> None:
-    """Makes runs alike: in their threads, random numbers, and the pages that they write to."""
+    """Makes runs comparable: their threads, random numbers, and source of memory."""
     if threads:
         torch.set_num_threads(threads)
     torch.manual_seed(0)

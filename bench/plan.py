@@ -20,25 +20,25 @@ assert __file__.startswith(os.getcwd()), f"not the package of this tree: {__file
 with open(sys.argv[1], "w") as file:
     json.dump({"gelu_kernels": __version__, "build": dict(_C.build_info())}, file)
 """
-# It has a child and minds no interrupt.
+# Has a child process and ignores interrupts.
 HANG = """
 import signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 subprocess.run([sys.executable, "-c", "import time; time.sleep(3600)"])
 """
-# Stages of a rehearsal that fail, each in its way, to see that the others run all the same.
+# Stages of a rehearsal that fail, each in its own way: the others must run all the same.
 PLANTED = {
     "hangs": (OUT_OF_TIME, [sys.executable, "-c", HANG]),
     "crashes": (FAILED, [sys.executable, "-c", "import os; os.abort()"]),
     "lacks a package": (FAILED, [sys.executable, "-c", "import no_such_package"]),
     "lacks a program": (NOT_FOUND, ["no-such-program"]),
 }
-# torch makes calls that fail and does without; they are not reported.
+# Calls of torch that fail harmlessly are not reported.
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors", "no", "--tool")
 
 
 def test_files() -> list[Path]:
-    """The files whose tests may take a device. To import one for nothing takes 15 seconds."""
+    """The files whose tests may take a device. Importing another needlessly takes 15 seconds."""
     takes_device = r"def \w+\([^)]*\bdevice\b|as device:|mark\.gpu"
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return [file for file in files if re.search(takes_device, file.read_text())]
@@ -105,7 +105,7 @@ class Plan:
         file = self.file(name, ".xml")
         command = [
             *(sys.executable, "-m", "pytest", "-q", "--tb=short", "--maxfail=100"),
-            # The machine has versions of its own, whose warnings are no failures.
+            # Warnings of the machine's versions of packages are no failures.
             *("-W", "default", "-p", "no:cacheprovider", *selection),
             # xunit1 has properties, in which tests leave their largest errors.
             *(f"--junit-xml={file}", "-o", "junit_family=xunit1"),
@@ -134,7 +134,7 @@ class Plan:
         return Stage(name, command, environment, (expected,))
 
     def groups(self) -> list[Group]:
-        """The most telling comes first; Triton compiles at run time and comes last. The
+        """The most informative first; Triton, which compiles at run time, last. The
         shares are seconds of 540."""
         many = os.cpu_count() or 1
         rest = ("--peer", "none", "--pass", "forward", "--pass", "backward")

@@ -1,8 +1,8 @@
-"""``python -m bench.quantized``: gates and GLUs in eight bits on a CPU, beside the same in plain
-PyTorch, eager and by torch.compile.
+"""``python -m bench.quantized``: gates and GLUs in eight bits on a CPU, compared with plain
+PyTorch, eager and compiled.
 
-Prints a table of ratios and writes the times as CSV. What is timed was found right before: it is
-what the plain formulas give for a gate that is computed in float64.
+Prints a table of ratios and writes the times as CSV. Before timing, results are checked against the
+plain formulas, with the gate in float64.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from bench.workloads import DTYPES, Workload
 from gelu_kernels import functional, reference
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0
-SIZES = ("2^14", "2^18", "2^20", "2^22")
-RECIPES = ("TensorWise", "RowWise", "BlockWise1x128", "row", "column", "both")
+MX = ("row", "column", "both")
+RECIPES = ("TensorWise", "RowWise", "BlockWise1x128", *MX)
 Function = Callable[..., object]
 
 
@@ -68,12 +68,9 @@ def chain(y: Tensor, recipe: str, scale: Tensor) -> tuple[Tensor, ...]:
 
 
 def options(recipe: str, scale: Tensor) -> dict[str, object]:
-    match recipe:
-        case "TensorWise":
-            return {"scaling": recipe, "scale": scale}
-        case "RowWise" | "BlockWise1x128":
-            return {"scaling": recipe}
-    return {"along": recipe}
+    if recipe in MX:
+        return {"along": recipe}
+    return {"scaling": recipe} | ({"scale": scale} if recipe == "TensorWise" else {})
 
 
 @dataclass(frozen=True)
@@ -118,13 +115,13 @@ PASSES = {
         gelu_gradient,
         exact_gradients(lambda x, up: reference.normal(x + up[0]), 1),
         lambda x, up, dy, **k: functional.quantized_gate_backward(dy, x, up[0], **k),
-        ("row", "column", "both"),
+        MX,
     ),
     "GLU backward": Pass(
         silu_gradients,
         exact_gradients(lambda x, up: reference.logistic(x) * up, 2),
         lambda x, up, dy, **k: functional.quantized_glu_backward(dy, x, up, gate="logistic", **k),
-        ("row", "column", "both"),
+        MX,
     ),
 }
 
@@ -187,8 +184,8 @@ def table_of(rows: list[dict], sizes: tuple[Size, ...]) -> Table:
 @choice("--pass", "passes", PASSES, help="Passes.")
 @choice("--recipe", "recipes", RECIPES, help="What shares a scale; the last three are MX.")
 @choice("--dtype", "dtypes", DTYPES, default=("bfloat16", "float32"), help="Dtypes.")
-@sizes(SIZES)
-@click.option("--compile/--no-compile", "compiled", default=True, help="Beside torch.compile too.")
+@sizes(("2^14", "2^18", "2^20", "2^22"))
+@click.option("--compile/--no-compile", "compiled", default=True, help="With torch.compile too.")
 @threads_option
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build", "bench"))
 def main(passes, recipes, dtypes, sizes, compiled, threads, output) -> None:

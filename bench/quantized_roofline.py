@@ -1,6 +1,6 @@
 """``python -m bench.quantized_roofline``: how near CUDA's kernels that quantise in MX blocks come
-to the speed of a copy, predicted from their machine code as ``python -m bench.roofline`` does it,
-and the bytes that they move beside a chain of a gate and casts."""
+to the speed of a copy, predicted from their machine code as in ``python -m bench.roofline``, and
+the bytes that they move, compared with a chain of a gate and casts."""
 
 import sys
 
@@ -20,7 +20,7 @@ NAMES = ("H100", "H200", "B200")
 def chained(cell: Cell) -> float:
     """Bytes of the pass alone, which writes its results, and of a cast for each direction, which
     reads them."""
-    read, results = PASSES[cell.operation]
+    _, read, results = PASSES[cell.operation]
     casts = 2 if cell.along == "both" else 1
     return (read + results) * cell.itemsize + results * casts * (cell.itemsize + 1 + 1 / 32)
 

@@ -1,9 +1,9 @@
 """``python -m bench.roofline``: how near each kernel is to the speed of a copy, predicted.
 
 It needs no GPU. A kernel's machine code has its instructions for an element, machines.py has the
-speed of each resource of a GPU, and the resource that takes longest binds. What that leaves out,
-launches.py predicts for tensors of a size: latency, waves of blocks, and other kernels. A
-measurement of the same kernel, where there is one, stands beside the prediction.
+speed of each resource of a GPU, and the resource that takes longest binds. launches.py adds what
+that leaves out, for tensors of a size: latency, waves of blocks, and other kernels. A measurement
+of the same kernel, where there is one, is shown next to the prediction.
 """
 
 import json

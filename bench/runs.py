@@ -41,7 +41,7 @@ TOO_LONG = {"results", "stages"}  # for the JSON of a run that is kept
 
 
 def replace(path: Path, text: str) -> None:
-    """By way of a file with another name, so that whoever is killed leaves no half of one."""
+    """Writes another file and renames it, so that a killed process leaves no half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
@@ -61,7 +61,7 @@ def slug(machine: dict[str, object]) -> str:
 
 def cells(records: list[dict]) -> Iterator[dict[str, object]]:
     """The lines of a CSV: a record's side goes before the names of what was measured of it, as in
-    "eager us". A cell that was measured again has another line."""
+    "eager us". A cell that was measured twice has two lines."""
     row: dict[str, object] = {}
     for record in records:
         names = list(record)

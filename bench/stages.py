@@ -15,10 +15,10 @@ from bench import guard
 from bench.gpu_report import Report
 from bench.runs import ROOT
 
-# Characters of an output that are kept, of a stage that failed and of one that passed.
+# Characters kept of the output of a stage that failed, and of one that passed.
 TAIL, END = 4000, 300
-SHORTEST = 1.0  # seconds, without which no stage is begun
-SECONDS = "{seconds}"  # in a command: how many it has, less some to begin and to end
+SHORTEST = 1.0  # seconds; with less time left, no stage starts
+SECONDS = "{seconds}"  # in a command: its time, less some to start and to end
 
 PASSED, FAILED, OUT_OF_TIME, NOT_FOUND, NOT_RUN = (
     "passed",
@@ -93,7 +93,7 @@ def show(name: str, result: dict[str, object]) -> None:
 
 
 def ends(groups: list[Group], start: float, end: float) -> Iterator[float]:
-    """When each group has to end. Time that one leaves is there for those after it."""
+    """When each group has to end. Later groups share the time that one leaves."""
     passed, total = 0.0, sum(group.share for group in groups)
     for group in groups:
         passed += group.share
@@ -101,8 +101,8 @@ def ends(groups: list[Group], start: float, end: float) -> Iterator[float]:
 
 
 def missing(groups: list[Group], stages: dict[str, dict]) -> Iterator[Group]:
-    """The groups without the stages that came to an end of their own: a failure that others need
-    to be a success may have had a cause outside."""
+    """The groups, without stages that already ended by themselves. A needed stage that failed runs
+    again, as the cause may have been outside."""
 
     def has_ended(group: Group, stage: Stage) -> bool:
         outcome = stages[stage.name]["outcome"]

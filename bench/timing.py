@@ -1,6 +1,6 @@
-"""Times of calls, as quartiles over turns: sides that are compared take turns, many short ones.
+"""Times of calls, as quartiles over turns: the sides that are compared take many short turns.
 
-A change of the machine's speed then meets all sides, and most turns pass without an interruption.
+A change of the machine's speed then affects all sides, and most turns are not interrupted.
 """
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from torch.utils.benchmark import Timer
 
 from bench.operators import Call
 
-TURN = 2e-3  # seconds, about, of one side in one turn
+TURN = 2e-3  # seconds, approximately, of one side's turn
 MOST_TURNS, LEAST_TURNS = 15, 3
-SECONDS = 0.06  # about, in which one side has its turns, if they are not too few
+SECONDS = 0.06  # approximately, of all turns of a side, unless they are too few
 GRAPHED = 20  # launches in a captured graph
 
-# Runs calls in rotation, so many in all, and gives a function that waits and says the seconds.
+# Runs calls in rotation, `count` in all; returns a function that waits and returns the seconds.
 Clock = Callable[[list[Call], int], Callable[[], float]]
 
 
@@ -56,7 +56,7 @@ def quartiles(
     launches_in_call: int = 1,
     seconds: float = SECONDS,
 ) -> dict[str, list[float]]:
-    """Microseconds of a launch. The calls of a side differ in their inputs alone."""
+    """Microseconds of a launch. The calls of a side differ only in their inputs."""
     counts, turns = {}, MOST_TURNS
     for side, calls in sides.items():
         once = clock(calls, len(calls))() / len(calls)
@@ -76,7 +76,7 @@ def quartiles(
 
 
 def as_graph(calls: list[Call]) -> list[Call]:
-    """The same work without the CPU's part in it: one CUDA graph of many launches."""
+    """The same work without the host's part: one CUDA graph of many launches."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -1,4 +1,4 @@
-"""``python -m bench.triton_launch``: the cost of a Triton kernel's call for the host.
+"""``python -m bench.triton_launch``: the host's cost of calling a Triton kernel.
 
 Triton's launcher starts compiled kernels over the tests' stub of NVIDIA's driver library, so that
 no GPU is needed. A real driver takes some microseconds more, the same for each of these calls.

@@ -1,6 +1,6 @@
 """``python -m docs.tables [REPORT...]``: writes the tables of the docs.
 
-A report of ``python -m bench`` or ``make gpu`` is first kept in bench/results, in place of the last
+A report of ``python -m bench`` or ``make gpu`` is first kept in bench/results, replacing the last
 of the same machine. The tables stand in README.md and docs/ between two comments:
 
     <!-- table: NAME -->

@@ -1,7 +1,7 @@
-"""``python -m machine_code``: what a thread issues for an element where all operands are rows of
-16-byte vectors, in every kernel of CUDA and of Triton, beside what peers' formulas need.
+"""``python -m machine_code``: the instructions that a thread issues for an element in every CUDA
+and Triton kernel, where all operands are rows of 16-byte vectors, and those of peers' formulas.
 
-``--record`` also writes it to budgets.csv, as what a test allows.
+``--record`` also writes them to budgets.csv, as the limits of a test.
 """
 
 import re

@@ -27,8 +27,8 @@ def read() -> Budgets:
 
 
 def record(found: Found) -> None:
-    """With room for what another version of the compiler may do differently. The budgets of a
-    backend that was not compiled stay."""
+    """With room for other versions of the compiler. The budgets of a backend that was not compiled
+    stay."""
     budgets = read()
     for case in found["sm_90"]:
         budgets[case] = {

@@ -67,7 +67,7 @@ def specializations(architecture: str) -> dict[str, launch.Specialization]:
         kernels[case.name], *add = started(case)
         if add:
             (kernels[f"add_partial_sums {case.dtype}"],) = add
-    # What checks must find wrong.
+    # Must fail the checks.
     unaligned = Case("gate_forward", "normal", "float64", False, "triton")
     (kernels[f"unaligned {unaligned.name}"],) = started(unaligned, first=1)
     return kernels

@@ -1,4 +1,4 @@
-"""The ways through the instructions of a kernel."""
+"""Paths through the instructions of a kernel."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class ControlFlow:
         self.order, self.back_edges = self._depth_first()
 
     def _successors(self) -> list[list[int]]:
-        joins = defaultdict(set)  # where the threads that wait at a barrier go on
+        joins = defaultdict(set)  # where threads that wait at a barrier continue
         for instruction in self.code:
             if instruction.name == "BSSY":
                 joins[instruction.operands.split(",")[0]].add(instruction.target)
@@ -46,7 +46,7 @@ class ControlFlow:
         return successors
 
     def _depth_first(self) -> tuple[list[int], set[tuple[int, int]]]:
-        """What can be reached, each after all that it leads to but by the edges back in a loop."""
+        """Reachable instructions in postorder, and the back edges of loops."""
         order, back_edges = [], set()
         open_, seen = {0}, {0}
         stack = [(0, iter(self.successors[0]))]
@@ -134,8 +134,8 @@ def is_issued(instruction: Instruction) -> bool:
 
 
 def narrow_accesses(path: Code) -> Code:
-    """The accesses that are made on the path: not what is predicated on the opposite of a wide
-    access, the other side of a branch that was turned into predicates."""
+    """Without accesses predicated on the opposite of a wide access: they are the other side of a
+    branch that was turned into predicates."""
     sides = Counter((x.name, x.predicate) for x in path if is_wide(x) and x.predicate)
     made = []
     for instruction in path:

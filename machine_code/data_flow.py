@@ -1,4 +1,4 @@
-"""Where loaded numbers go in the instructions of a kernel."""
+"""How loaded numbers flow through the instructions of a kernel."""
 
 import re
 from functools import cache
@@ -51,8 +51,8 @@ def read(instruction: Instruction) -> frozenset[str]:
 
 
 def branches_on_loads(path: Code) -> int:
-    """The branches on numbers that the path has loaded: of the threads of a warp, some may go the
-    other way. The path may be once round a loop, with numbers from the round before."""
+    """The number of branches on loaded numbers, where threads of a warp may diverge. The
+    path may be once round a loop, with numbers from the round before."""
     loaded: set[str] = set()
     for _ in range(2):
         branches = 0

@@ -1,4 +1,4 @@
-"""The time of a launch: what machines.py leaves out. A prediction.
+"""Predicts the time of a launch, with what machines.py leaves out.
 
 Resident warps wait for memory, then compete for the schedulers and for the memory. Mean value
 analysis (Reiser and Lavenberg, JACM 27, 1980) has the throughput of such a closed network: loads

@@ -1,6 +1,6 @@
 """NVIDIA GPUs for a static roofline: the numbers of each, their sources, and the time of a kernel.
 
-This project has measured an H200 (docs/roofline.md); all else here predicts.
+Only an H200 was measured by this project (docs/roofline.md); the rest is prediction.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Prediction:
 
     @property
     def percent(self) -> float:
-        """Of a copy's speed, at the most: as if all overlapped and nothing had a latency."""
+        """Upper bound, in % of a copy's speed: as if all overlapped and nothing had a latency."""
         return 100 * (self.picoseconds["memory"] / self.picoseconds[self.bound])
 
 

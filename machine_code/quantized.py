@@ -1,5 +1,6 @@
-"""What a thread issues for an element in CUDA's kernels whose results are quantised in MX blocks.
-Which directions are wanted a kernel learns at run time: each has a path of its own through it."""
+"""The instructions that a thread issues for an element in CUDA's kernels that quantise their
+results in MX blocks. The directions are chosen at run time, so each has its own path through the
+kernel."""
 
 import re
 from collections import Counter
@@ -12,23 +13,23 @@ from machine_code.vector_kernels import CLASSES, TYPES
 
 ALONG = ("row", "column", "both")
 ROWS = 8  # of a lane, a vector in each
-# Of a pass: the matrices that it reads, and its results.
+
+
+class Pass(NamedTuple):
+    arguments: tuple[str, str, str]  # of the kernel's template
+    read: int  # matrices
+    results: int
+
+
 PASSES = {
-    "forward": (1, 1),
-    "forward with a bias": (1, 1),
-    "GLU forward": (2, 1),
-    "backward": (2, 1),
-    "backward with a bias gradient": (2, 1),
-    "GLU backward": (3, 2),
+    "forward": Pass(("Forward", "0", "0"), 1, 1),
+    "forward with a bias": Pass(("Forward", "1", "0"), 1, 1),
+    "GLU forward": Pass(("GluForward", "0", "0"), 2, 1),
+    "backward": Pass(("Backward", "1", "1"), 2, 1),
+    "backward with a bias gradient": Pass(("Backward", "1", "2"), 2, 1),
+    "GLU backward": Pass(("GluBackward", "0", "1"), 3, 2),
 }
-NAMES = {
-    ("Forward", "0", "0"): "forward",
-    ("Forward", "1", "0"): "forward with a bias",
-    ("GluForward", "0", "0"): "GLU forward",
-    ("Backward", "1", "1"): "backward",
-    ("Backward", "1", "2"): "backward with a bias gradient",
-    ("GluBackward", "0", "1"): "GLU backward",
-}
+NAMES = {found.arguments: name for name, found in PASSES.items()}
 
 
 class Cell(NamedTuple):
@@ -45,7 +46,7 @@ class Cell(NamedTuple):
     def moved(self) -> float:
         """Bytes that an element passes through memory: a result and a scale for 32 of them, in
         each direction."""
-        read, results = PASSES[self.operation]
+        _, read, results = PASSES[self.operation]
         directions = 2 if self.along == "both" else 1
         return read * self.itemsize + results * directions * (1 + 1 / 32)
 
@@ -99,7 +100,7 @@ def measured(architecture: str) -> dict[Cell, Path]:
             continue
         function, gate, dtype, columns, number = m.groups()
         name, gate, dtype = NAMES[function, columns, number], CLASSES[gate], TYPES[dtype]
-        read, results = PASSES[name]
+        _, read, results = PASSES[name]
         elements = ROWS * (8 if dtype == "bfloat16" else 4)
         for along, code in paths_of(kernel, dtype, results, name.endswith("gradient")).items():
             if sum(map(is_wide_load, code)) >= ROWS * read:

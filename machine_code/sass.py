@@ -47,7 +47,7 @@ class Kernel:
     name: str  # demangled, without namespaces
     instructions: list[Instruction] = field(repr=False)
     registers: int
-    stack: int  # bytes of local memory a thread, for want of registers as well
+    stack: int  # bytes of local memory of a thread, spilled registers included
 
 
 def missing_triton() -> list[str]:
@@ -126,7 +126,7 @@ def decode(opcode: str, operands: str, predicate: str) -> Instruction:
 
 
 def pair_sums(ptx: str) -> dict[str, int]:
-    """Additions of two floats at once, which the compiler was asked for, by kernel."""
+    """The number of packed additions of two floats that the source asks for, by kernel."""
     _, *entries = re.split(r"\.entry (\w+)", ptx)
     return {
         name: len(re.findall(r"\b(?:add|sub)[.\w]*\.f32x2\b", body))

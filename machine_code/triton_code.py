@@ -1,4 +1,4 @@
-"""What Triton makes of its kernels, compiled without a GPU; for NVIDIA's, disassembled as well."""
+"""Triton's kernels, compiled without a GPU and, for NVIDIA's, disassembled."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def missing_tools() -> list[str]:
 
 @cache  # Triton itself keeps what it compiled, beyond this process
 def compile_kernels(architecture: str) -> dict[str, dict]:
-    """By name, what compile_triton says of each."""
+    """The output of compile_triton, by kernel."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["TRITON_CACHE_DIR"] = str(ROOT / "build" / "triton")
     command = [sys.executable, "-m", "machine_code.compile_triton", architecture]

@@ -1,4 +1,4 @@
-"""What a thread issues for an element in a kernel that works on rows of 16-byte vectors."""
+"""The instructions that a thread issues for an element in a kernel on rows of 16-byte vectors."""
 
 import math
 import re
@@ -39,8 +39,7 @@ class VectorKernel:
 
     @property
     def narrow_accesses(self) -> int:
-        """But for the seed of a mask, and a byte of the mask or a weight for each vector at the
-        most."""
+        """Without the seed of a mask, and at most a mask byte or a weight for each vector."""
         opcodes = (instruction.opcode for instruction in narrow_accesses(self.path))
         accesses = Counter(opcode.replace(".S8", ".U8") for opcode in opcodes)
         if "seed" in self.case.operator.inputs:
@@ -54,7 +53,7 @@ class VectorKernel:
 
     @property
     def slots(self) -> float:
-        """An instruction takes one, also if it is for a pair of floats (FFMA2)."""
+        """An instruction takes one, even on a pair of floats (FFMA2)."""
         return self._per_element(len(self.path))
 
     @property
@@ -69,7 +68,7 @@ class VectorKernel:
 
     @property
     def loads_in_flight(self) -> int:
-        """The most vectors that are under way at a time, none of them waited for."""
+        """The largest number of vectors being loaded at a time."""
         most, under_way = 0, []
         for instruction in self.path:
             used = registers(instruction.operands)
@@ -81,8 +80,8 @@ class VectorKernel:
 
     @cached_property
     def waits(self) -> list[int]:
-        """Where the path waits for loads that no earlier wait was for: how many instructions after
-        the load. Empty if a loop loads for the next round."""
+        """For each wait on loads that no earlier wait covered, the number of instructions since the
+        load. Empty if a loop loads for the next round."""
         waits, new = [], {}
         for at, instruction in enumerate(self.path):
             used = new.keys() & registers(instruction.operands)
