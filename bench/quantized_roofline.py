@@ -14,8 +14,6 @@ from machine_code.cases import GATES
 from machine_code.machines import MACHINES
 from machine_code.quantized import PASSES, Cell, measured
 
-NAMES = ("H100", "H200", "B200")
-
 
 def chained(cell: Cell) -> float:
     """Bytes of the pass alone, which writes its results, and of a cast for each direction, which
@@ -26,7 +24,7 @@ def chained(cell: Cell) -> float:
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
-@choice("--machine", "machines", NAMES)
+@choice("--machine", "machines", ("H100", "H200", "B200"))
 @choice("--gate", "gates", GATES)
 @choice("--dtype", "dtypes", ("bfloat16", "float32"))
 def main(machines, gates, dtypes) -> None:
