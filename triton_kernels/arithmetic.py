@@ -1,20 +1,20 @@
 """The primitives of gelu_kernels/formulas/arithmetic.py in Triton; csrc/gates/arithmetic.h has
 the same.
 
-Kernels are compiled without contraction, so that these are the IEEE operations that are written,
-in their order.
+Kernels are compiled without contraction: the GPU executes the IEEE operations as they are written,
+in that order.
 """
 
 import triton
 import triton.language as tl
 
-# What the types that formulas are annotated with are to Triton.
+# The types in the annotations of the formulas.
 Real, Constants = tl.tensor, tl.constexpr
 
 
 @triton.jit
 def constant(c, x):
-    """Most of Triton's functions would make a float of c."""
+    """c in the dtype of x; most of Triton's functions would make it a float."""
     return tl.full((), c, x.dtype)
 
 
@@ -29,7 +29,7 @@ def fma(x, y, z):
 
 @triton.jit
 def negated(x):
-    """-x, as a modifier of the instruction that takes it; Triton's minus is 0 - x."""
+    """-x, which becomes a modifier of the instruction that uses it; Triton's minus is 0 - x."""
     return x * -1.0
 
 
@@ -77,8 +77,8 @@ def where(condition, y, otherwise):
 
 @triton.jit
 def approximate_reciprocal(x, C: tl.constexpr):
-    """To 2^-22; x is far from overflow and underflow."""
-    if C.backend == "cuda":  # in one instruction: x is in the range of it
+    """1 / x to 2^-22, for x far from overflow and underflow."""
+    if C.backend == "cuda":  # one instruction, as x is in its range
         return tl.inline_asm_elementwise(
             "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
         )
@@ -88,7 +88,7 @@ def approximate_reciprocal(x, C: tl.constexpr):
 
 @triton.jit
 def refined_reciprocal(x, C: tl.constexpr):
-    """To about half a unit in the last place, by a step of Newton's."""
+    """1 / x to about half a unit in the last place, by a Newton step."""
     estimate = approximate_reciprocal(x, C)
     return fma(estimate, fma(negated(x), estimate, 1.0), estimate)
 
@@ -97,7 +97,7 @@ def refined_reciprocal(x, C: tl.constexpr):
 def quotient(n, d, C: tl.constexpr):
     if d.dtype == tl.float64:
         return n / d
-    elif C.backend == "cuda":  # the steps of div_rn without the test for other operands
+    elif C.backend == "cuda":  # the steps of div_rn without its test for special operands
         reciprocal = refined_reciprocal(d, C)
         q = n * reciprocal
         q = fma(reciprocal, fma(negated(d), q, n), q)

@@ -1,4 +1,4 @@
-"""Starts the kernels that make dx and sum its columns, in two stages: see ``column_sums``."""
+"""Starts the kernels that compute dx and sum its columns, in two stages: see ``column_sums``."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -15,8 +15,8 @@ class Key(NamedTuple):
     gate: str | None
     dtype: torch.dtype
     aligned: bool
-    whole: bool  # the columns are whole units
-    consecutive: tuple[bool, ...]  # of dx and the inputs, those whose columns are
+    whole: bool  # whether columns % unit == 0
+    consecutive: tuple[bool, ...]  # for dx and each input, whether its columns are
     columns: int
     columns_first: bool
 
@@ -53,7 +53,8 @@ def sum_blocks(
     numbers: tuple[float, ...] = (),
 ) -> None:
     """Writes dx, the first of the matrices, and the partial sums. ``others`` are operands without
-    gaps, and ``unit`` is how many columns are read at once. RuntimeError if a matrix is none."""
+    gaps, and ``unit`` columns are read at once. RuntimeError if an operand cannot be viewed as a
+    matrix."""
     dx = matrices[0]
     columns = dx.size(-1)
     rows = dx.numel() // columns
@@ -82,7 +83,7 @@ def sum_columns(
     unit: int,
     numbers: tuple[float, ...] = (),
 ) -> None:
-    """Writes dx and dbias, the results."""
+    """Writes the results, dx and dbias."""
     dx, dbias = results
     if dx.numel() == 0:
         dbias.zero_()
@@ -104,7 +105,7 @@ def with_matrices(
     unit: int,
     numbers: tuple[float, ...] = (),
 ) -> None:
-    """``sum_blocks``, of copies where that takes them."""
+    """``sum_blocks``, on copies of tensors that cannot be viewed as matrices."""
     try:
         sum_blocks(op, specialize, gate, tensors, others, partials, unit, numbers)
     except RuntimeError:

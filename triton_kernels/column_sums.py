@@ -1,5 +1,5 @@
 """The gradient of a bias: sums of columns in two stages, without atomics, in the order of
-csrc/gates/column_sums.h. Each family has a first stage of its own, in the pass that makes dx.
+csrc/gates/column_sums.h. Each family has its own first stage, in the pass that computes dx.
 
 OVERLAPS is for NVIDIA's GPUs of compute capability 9.0 and more: the second stage is launched while
 the first one runs, and waits for its end on the GPU."""
@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_wait
 
-# Of csrc/gates/column_sums.h.
+# As in csrc/gates/column_sums.h.
 ROW_LANES = tl.constexpr(8)
 BLOCK_LANES = tl.constexpr(32)
 
@@ -28,7 +28,7 @@ def add_in_order(total, sums):
 
 @triton.jit
 def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS: tl.constexpr):
-    """Of a tile; OCTETS says that rows are whole octets, which share a byte."""
+    """The mask of a tile. OCTETS: rows consist of whole octets, each in a byte of its own."""
     lane = tl.arange(0, ROW_LANES)[:, None].to(tl.int64)
     if OCTETS:
         octet = tl.arange(0, COLUMNS // 8)[None, :]
@@ -47,7 +47,7 @@ def load_mask(mask, row, column, inside, columns, COLUMNS: tl.constexpr, OCTETS:
 def add_partial_sums(
     partial, dbias, blocks, columns, COLUMNS: tl.constexpr, OVERLAPS: tl.constexpr
 ):
-    """dbias = the sum of the blocks, which are dealt out in turn to BLOCK_LANES sums."""
+    """dbias = the sum of the blocks, dealt in turn to BLOCK_LANES sums."""
     if OVERLAPS:
         gdc_wait()
     column = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)[None, :]

@@ -16,14 +16,14 @@ class Key(NamedTuple):
     gate: str
     orders: tuple[str, ...]
     dtype: torch.dtype
-    operands: tuple[bool, ...]  # which there are
+    operands: tuple[bool, ...]  # which are given
     aligned: bool
     aligned_columns: bool
-    consecutive: tuple[bool, ...]  # matrices whose columns are
+    consecutive: tuple[bool, ...]  # for each matrix, whether its columns are
     rows: int
     columns: int
     columns_first: bool
-    compiled_in: tuple[bool, ...]  # of this kernel
+    compiled_in: tuple[bool, ...]  # flags of this kernel
 
 
 def specialize(key: Key) -> Specialization:
@@ -36,7 +36,7 @@ def specialize(key: Key) -> Specialization:
         *(1 if consecutive else "i64" for consecutive in key.consecutive),
     )
     precision = TYPES[key.dtype]
-    # Of a stored x: beside it there is only the result.
+    # The gate of a stored x, with no operand but x and the result.
     is_value = key.orders == ("value",) and sum(key.operands) == 2
     if is_value and precision == "bf16":
         precision = "fast_bf16"  # see csrc/gates/arithmetic.h
@@ -60,8 +60,9 @@ def over_tiles(
     keep_columns: bool = False,
     compiled_in: tuple[bool, ...] = (),
 ) -> None:
-    """Starts a kernel over outputs and inputs of x's shape, the first output without gaps, and over
-    ``rows``, for all rows of x. With ``keep_columns``, as those need, its columns stay columns."""
+    """Starts a kernel over outputs and inputs of x's shape, the first output without gaps. ``rows``
+    are vectors that every row of x shares; they need ``keep_columns``, which keeps the last
+    dimension of x last."""
     if x.numel() == 0:
         return
     operands = (*outputs, *inputs)

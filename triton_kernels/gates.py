@@ -14,15 +14,16 @@ def functions(gate: str) -> SimpleNamespace:
     return formulas.of(gate, arithmetic, triton.jit)
 
 
-# Of the floats, as integers in ascending order from -0 on, the last that rounds to it in storage.
+# The last float that is stored as -0, where floats as integers ascend from -0.
 LAST_ZEROS = {"fp16": 0x33000000 - 2**31, "bf16": 0x8000 - 2**31}
 
 
 def constants(gate: str, precision: str, backend: str, **others: object) -> Constants:
-    """For the compiler: everything that the functions of a gate ask of a precision and a target."""
+    """What the functions of a gate need to know about the precision and the target, for the
+    compiler."""
     own = functions(gate)
     values = vars(own.constants[precision])
-    if backend != "interpreter":  # to be arguments of functions
+    if backend != "interpreter":  # else they cannot be arguments of functions
         values = {k: tl.constexpr(v) if isinstance(v, Polynomial) else v for k, v in values.items()}
     return Constants(
         **values,

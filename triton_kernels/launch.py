@@ -1,7 +1,7 @@
 """Compiles kernels, each once for a device, and starts them by Triton's launcher directly.
 
-``JITFunction.run`` would look at the type and the value of every argument at every call. Here the
-caller says what a kernel is to be compiled for, by a key that is quick to make.
+``JITFunction.run`` inspects the type and the value of every argument in every call. Here the caller
+names what to compile for, by a key that is quick to build.
 """
 
 import importlib
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 Grid = tuple[int, int, int]
 
-# A stated type, such as "*bf16" or "i64" (with the divisor of its value after a colon, if one is
-# known), or the value itself of what is compiled in.
+# The type of an argument, such as "*bf16" or "i64" (after a colon, a known divisor of its value),
+# or a value that is compiled in.
 Type = str | int | bool | None
 
 
 class Specialization(NamedTuple):
     """What a kernel is compiled for."""
 
-    kernel: str  # the names of its module and its own
-    arguments: tuple[Type, ...]  # those at run time
-    compiled_in: tuple[int | bool, ...]  # the last ones
-    gate: str | None = None  # and functions of it
+    kernel: str  # module.function
+    arguments: tuple[Type, ...]  # of the run-time parameters
+    compiled_in: tuple[int | bool, ...]  # values of the parameters after those
+    gate: str | None = None  # whose functions the kernel calls
     orders: tuple[str, ...] = ()
     precision: str = ""
     is_value: bool = False
-    is_dependent: bool = False  # of the kernel that is started before it: see column_sums
+    is_dependent: bool = False  # on the kernel before it: see column_sums
 
 
 def _jit_function(name: str) -> "KernelInterface":
@@ -45,7 +45,7 @@ def _jit_function(name: str) -> "KernelInterface":
 
 
 def _constants(s: Specialization, backend: str, has_float8: bool = False) -> tuple[object, ...]:
-    """All that is compiled in, in the order of the kernel's parameters."""
+    """All compiled-in values, in the order of the kernel's parameters."""
     if s.gate is None:
         return s.compiled_in
     from gelu_kernels.triton_kernels import gates
@@ -63,7 +63,7 @@ def _constants(s: Specialization, backend: str, has_float8: bool = False) -> tup
 
 
 def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
-    """For a ``GPUTarget``; needs no GPU."""
+    """Compiles for a ``GPUTarget``; needs no GPU."""
     import triton
     from triton.compiler import ASTSource
 
@@ -97,7 +97,7 @@ _own_cache: tempfile.TemporaryDirectory | None = None
 
 
 def _ensure_cache() -> None:
-    """Triton keeps what it compiled in the user's home, and fails where it cannot write there."""
+    """Triton's cache is in the user's home; where that is not writable, a temporary folder."""
     global _own_cache
     from triton import knobs
 
@@ -119,7 +119,7 @@ def _compile_for_this_device(op: str, s: Specialization) -> "CompiledKernel":
     target = "this GPU"
     try:
         with _choosing_cache:
-            _ensure_cache()  # before there is a driver, for which Triton compiles as well
+            _ensure_cache()  # before Triton makes a driver, which it compiles too
         target = triton.runtime.driver.active.get_current_target()
         return compile(s, target)
     except Exception as error:
@@ -137,7 +137,7 @@ def _interpreted(s: Specialization) -> Start:
         constants = (*constants, False)
 
     def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
-        # The interpreter goes by a tensor's own dtype, which may be one that NumPy lacks.
+        # The interpreter uses the tensor's dtype, which NumPy may lack.
         bits = {"*u8": torch.uint8, "*i32": torch.int32}
         types = [str(type).partition(":")[0] for type in s.arguments[: len(tensors)]]
         stated = [t.view(bits[u]) if u in bits else t for t, u in zip(tensors, types, strict=True)]
@@ -154,9 +154,9 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
         kernel = _compile_for_this_device(op, s)
         # What kernel[grid] looks up at every call, in 3 us.
         run, metadata = kernel.run, kernel.packed_metadata
-    active, index = driver.active, device.index or 0  # None is a test's
+    active, index = driver.active, device.index or 0  # None in a test
     no_hooks = (None,) * 3
-    # The launcher counts the compiled-in values among its arguments, and does not look at it.
+    # The launcher expects an argument for each compiled-in value, and ignores it.
     compiled_in = (None,) * (len(kernel.src.fn.arg_names) - len(s.arguments))
 
     def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
@@ -165,7 +165,7 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
                 return start(grid, tensors, numbers)
         stream = active.get_current_stream(index)
         pointers = [t if t is None else t.data_ptr() for t in tensors]
-        function = kernel.function  # which Triton unloads with the kernel, if nothing refers to it
+        function = kernel.function  # a local reference keeps it loaded
         run(*grid, stream, function, metadata, *no_hooks, *pointers, *numbers, *compiled_in)
 
     return start
@@ -182,8 +182,8 @@ def launch(
     tensors: Sequence[Tensor | None],
     numbers: Sequence[float],
 ) -> None:
-    """Starts the kernel that ``specialize(key)`` says, on the device of the tensors and in the
-    current stream there. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""
+    """Starts the kernel that ``specialize(key)`` describes, on the tensors' device and its current
+    stream. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""
     device = next(t.device for t in tensors if t is not None)
     start = _starts.get((device, specialize, key))
     if start is None:

@@ -1,4 +1,4 @@
-"""Operands as matrices: their strides and alignment, and what Triton is told of them."""
+"""Operands as matrices: their strides, their alignment, and their types for Triton."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,12 +21,12 @@ def pointer(dtype: torch.dtype, aligned: bool) -> str:
 
 
 def integer(dtype: torch.dtype, aligned: bool) -> str:
-    """A count of elements, aligned if it makes whole vectors."""
+    """The type of a number of elements; an aligned number makes whole vectors."""
     return f"i64:{VECTOR_BYTES // dtype.itemsize}" if aligned else "i64"
 
 
 def are_aligned(tensors: Sequence[Tensor | None], counts: Sequence[int]) -> bool:
-    """Whether all addresses, and the sizes of so many elements, are multiples of a vector's."""
+    """Whether all addresses, and the sizes in bytes of these counts, are multiples of a vector."""
     bits = 0
     for n in counts:
         bits |= n
@@ -38,25 +38,25 @@ def are_aligned(tensors: Sequence[Tensor | None], counts: Sequence[int]) -> bool
 
 
 def strides(operands: Sequence[Tensor | None], columns: int) -> tuple[tuple[int, ...], ...]:
-    """Of the rows and of the columns, which the last dimension has. RuntimeError if an operand is
-    no matrix without a copy."""
+    """The operands' row strides and column strides; the last dimension has the columns.
+    RuntimeError if an operand cannot be viewed as a matrix."""
     pairs = [(0, 1) if t is None else t.view(-1, columns).stride() for t in operands]
     return tuple(zip(*pairs, strict=True))
 
 
 class Matrices(NamedTuple):
-    """Operands as matrices in which an element has the same place."""
+    """Operands as matrices of one shape, where elements correspond by place."""
 
     rows: int
     columns: int
     row_strides: tuple[int, ...]
     column_strides: tuple[int, ...]
-    alike: bool  # one row: they all have the same strides, and no gaps
+    alike: bool  # all have the same strides and no gaps: one row
 
 
 def matrices(operands: Sequence[Tensor | None], x: Tensor, keep_columns: bool) -> Matrices:
-    """Of operands of x's shape, the first without gaps. The dimensions are in an order that suits
-    x; with ``keep_columns``, the last one stays. RuntimeError if that takes copies."""
+    """For operands of x's shape, the first without gaps. Orders the dimensions by x's strides; with
+    ``keep_columns``, keeps them as they are. RuntimeError if that needs copies."""
     if not keep_columns:
         if len({t.stride() for t in operands if t is not None}) == 1:
             n = len(operands)

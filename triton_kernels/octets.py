@@ -1,8 +1,8 @@
-"""Octets, eight elements that share a byte of a mask: their places, their random words, their
-numbers, the byte.
+"""Octets, eight elements that share a byte of a mask: their places, random words and values, and
+the byte.
 
-A thread works on words with two elements of 16 bits, as in csrc/cuda/vector.h, where the compiler
-would take them apart and work on each."""
+A thread works on words of two 16-bit elements, as in csrc/cuda/vector.h; the compiler would split
+them and work on each."""
 
 import triton
 import triton.language as tl
@@ -13,8 +13,8 @@ from gelu_kernels.triton_kernels.storage import widened
 
 @triton.jit
 def random_words(seed, octet, dtype: tl.constexpr):
-    """The words of octets of the whole. A thread computes all words of its vectors, so that no word
-    goes from one thread to another."""
+    """The words of octets of the whole tensor. A thread computes all words of its vectors, so that
+    threads exchange none."""
     if dtype.primitive_bitwidth == 16:
         a0, a1, a2, a3 = philox(octet, 0, seed)
         b0, b1, b2, b3 = philox(octet, 1, seed)
@@ -36,21 +36,22 @@ def random_words(seed, octet, dtype: tl.constexpr):
 
 @triton.jit
 def elements_of(begin):
-    """The places of the elements of octets that begin at these."""
+    """The places of the elements of octets that begin at `begin`."""
     return begin[:, None] + tl.arange(0, 8)[None, :]
 
 
 @triton.jit
 def in_matrix(row, column, rows, columns):
-    """Of octets, by their first elements: how many elements are in the matrix, and which."""
+    """How many elements of octets are in the matrix, and which; row and column are those of their
+    first elements."""
     left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
     return left, tl.arange(0, 8)[None, :] < left[:, None]
 
 
 @triton.jit
 def place_along(first, begin, column, repeat):
-    """Of the elements of octets, in a vector along the columns, or in one that starts anew after
-    `repeat` elements. The octets begin so many elements after number `first`."""
+    """The places of the elements of octets in a vector along the columns, or in one that repeats
+    after `repeat` elements. The octets begin `begin` elements after element number `first`."""
     if repeat is None:
         return elements_of(column)
     else:
@@ -59,9 +60,9 @@ def place_along(first, begin, column, repeat):
 
 @triton.jit
 def words_of_octets(key, first, begin, index, dtype: tl.constexpr, GROUPED: tl.constexpr):
-    """The random words of octets that begin so many elements after number `first`. `index` has the
-    offset, and the row_length and the row_stride of the operators or None; GROUPED says that the
-    octets are octets of the whole."""
+    """The random words of octets that begin `begin` elements after element number `first`. `index`
+    is the operators' offset, row_length and row_stride, the last two or None. GROUPED: the octets
+    are octets of the whole tensor."""
     offset, row_length, row_stride = index
     if GROUPED:
         return random_words(key, ((offset + first) >> 3) + (begin >> 3), dtype)
@@ -75,7 +76,7 @@ def words_of_octets(key, first, begin, index, dtype: tl.constexpr, GROUPED: tl.c
 
 @triton.jit
 def number(x, C: tl.constexpr):
-    """x as a float32 or float64: ``widened``, but two at a time."""
+    """x as float32 or float64: ``widened``, but two elements at a time."""
     if C.backend == "cuda" and x.dtype == tl.bfloat16:
         return tl.inline_asm_elementwise(
             "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x], tl.float32, True, 2
@@ -111,6 +112,6 @@ def selected(x, m, C: tl.constexpr):
 def byte_of(m, C: tl.constexpr):
     """The mask's byte for each octet: bit i is element i."""
     byte = tl.sum(tl.where(m, 1 << tl.arange(0, 8)[None, :], 0), axis=1)
-    if C.backend == "cuda":  # so that words are added, and not the bytes that are left of them
+    if C.backend == "cuda":  # so that whole words are added, not the bytes that remain of them
         byte = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [byte], tl.int32, True, 1)
     return byte.to(tl.uint8)

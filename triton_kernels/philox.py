@@ -1,6 +1,6 @@
-"""csrc/random/philox.h in Triton, and its comments hold here.
+"""csrc/random/philox.h in Triton; its comments apply here too.
 
-Triton's own generator has ten rounds, and multiplies twice for the two halves of a product.
+Triton's own generator has ten rounds, and multiplies twice to get both halves of a product.
 """
 
 import triton
@@ -9,14 +9,14 @@ import triton.language as tl
 
 @triton.jit
 def product(M: tl.constexpr, c):
-    """M c, of which the high half comes first."""
+    """The high and the low half of M c."""
     both = c.to(tl.uint64) * M
     return (both >> 32).to(tl.uint32), both.to(tl.uint32)
 
 
 @triton.jit
 def philox(octet, PART: tl.constexpr, seed):
-    """The words of a part of octets."""
+    """The four words of each octet's part PART."""
     c0, c1 = octet.to(tl.uint32), (octet >> 32).to(tl.uint32)
     c2, c3 = tl.full(c0.shape, PART, tl.uint32), tl.zeros_like(c0)
     key_0, key_1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
@@ -31,13 +31,13 @@ def philox(octet, PART: tl.constexpr, seed):
 
 @triton.jit
 def words_of_pair(first, second):
-    """The random words of an even element and of the next, from a word of each part."""
+    """The random words of an even element and the next one, from a word of each part."""
     return first << 16 | (second & 0xFFFF), (first & 0xFFFF0000) | second >> 16
 
 
 @triton.jit
 def words_of_half(first_0, first_1, second_0, second_1):
-    """Of four elements, in dimensions of their own, 2 x 2."""
+    """The random words of four elements, in two more dimensions, 2 x 2."""
     w0, w1 = words_of_pair(first_0, second_0)
     w2, w3 = words_of_pair(first_1, second_1)
     return tl.join(tl.join(w0, w2), tl.join(w1, w3))
@@ -45,7 +45,7 @@ def words_of_half(first_0, first_1, second_0, second_1):
 
 @triton.jit
 def chosen(words, place):
-    """The word, of four, that has a half of the element at a place of its octet."""
+    """The one of four words that holds a half of the element at this place in its octet."""
     w0, w1, w2, w3 = words
     return tl.where(place < 4, tl.where(place < 2, w0, w1), tl.where(place < 6, w2, w3))
 

@@ -1,4 +1,4 @@
-"""csrc/gates/storage.h in Triton: from numbers in memory to the type of a formula, and back."""
+"""csrc/gates/storage.h in Triton: converts stored numbers to the type of the formulas, and back."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ from gelu_kernels.triton_kernels.arithmetic import at_most, bits, constant, from
 
 @triton.jit
 def widened(x):
-    """In the type that a gate is evaluated in."""
+    """x in the type in which gates are evaluated."""
     if x.dtype == tl.float64:
         return x
     else:
@@ -18,7 +18,7 @@ def widened(x):
 @triton.jit
 def with_sign_of(x, y, C: tl.constexpr):
     """|y| with the sign of x, both of 16 bits."""
-    if C.backend == "cuda":  # two at a time; the compiler makes eight instructions of that below
+    if C.backend == "cuda":  # two at a time; the code below would take eight instructions
         return tl.inline_asm_elementwise(
             "lop3.b32 $0, $1, $2, 0x80008000, 0xe4;", "=r,r,r", [x, y], y.dtype, True, 2
         )
@@ -29,11 +29,11 @@ def with_sign_of(x, y, C: tl.constexpr):
 
 @triton.jit
 def round_value(y, x, C: tl.constexpr):
-    """The value of a gate for a stored x: in 16 bits to nearest, ties towards +infinity.
+    """Rounds the value of a gate at a stored x: in 16 bits to nearest, ties towards +infinity.
 
-    First a tie among subnormal numbers is moved up, by less than a float of normal size would show.
-    If the gate has ties elsewhere too, an odd float takes the place of an even one: it lies on the
-    same side of any tie and is none itself. Every value, a zero as well, has the sign of x.
+    Ties among subnormal numbers are first moved up, by less than half a unit of any normal number.
+    If the gate has other ties, even floats become odd: an odd float lies on the same side of every
+    tie and is never one itself. Every value, also a zero, gets the sign of x.
     """
     if x.dtype.primitive_bitwidth == 16:
         if x.dtype == tl.bfloat16:

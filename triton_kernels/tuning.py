@@ -1,23 +1,24 @@
-"""The numbers that say how a kernel is laid over a GPU. They change its speed and, but for the
-blocks of the column sums, no result.
+"""How kernels divide their work over a GPU. These numbers change the speed but no result, except
+for the blocks of the column sums.
 
 csrc/cuda/tuning.h has the same numbers, for the same reasons. Nothing is tuned at a user's first
-call: a wait for memory has few ways to be shorter, and trying them would take seconds.
+call: that would take seconds, and kernels that wait for memory gain little from it.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-THREADS = 256  # of a program: small programs start and end without leaving a processor idle
+THREADS = 256  # of a program: small programs leave no processor idle at their start and end
 VECTOR_BYTES = 16  # one access of a thread
 SEGMENT_BYTES = 32 * VECTOR_BYTES  # one access of a warp
 
-# Vectors that a thread loads of each input before it computes. A bandwidth of 3 TB/s times a
-# latency of 0.7 us asks for 16 kB in flight on each of an H100's 132 processors.
+# Vectors that a thread loads from each input before it computes, by the number of inputs. A
+# bandwidth of 3 TB/s times a latency of 0.7 us needs 16 kB in flight on each of an H100's 132
+# processors.
 VECTORS = {1: 4, 2: 2, 3: 1}
 
-OCTETS = 2  # of a thread of the SOI map: with more, registers run out
-OPERAND_BYTES = 16  # of an element in several octets: three float64 take 160 registers
+OCTETS = 2  # that a thread of the SOI map has: with more, registers run out
+OPERAND_BYTES = 16  # of an element; with more, one octet: three float64 take 160 registers
 
 # In a small tensor, one vector or octet for each thread reaches more processors.
 SMALL_BYTES = 2**21
@@ -37,13 +38,13 @@ def _ceil(n: int, d: int) -> int:
 
 
 def _power_of_two(n: int) -> int:
-    """The least that is not below n."""
+    """The least power of two that is not below n."""
     return 1 << (n - 1).bit_length()
 
 
 def _grid(row_blocks: int, column_blocks: int) -> tuple[bool, tuple[int, int, int]]:
-    """The longer side of a grid is its first, which may have 2^31 programs; the other may have
-    65,535. Whether that is the one of the columns, and the grid."""
+    """Whether the grid's first side runs along the columns, and the grid. The longer side comes
+    first, as it may have 2^31 programs, the other one 65,535."""
     sides = row_blocks, column_blocks
     return column_blocks > row_blocks, (max(sides), min(sides), 1)
 
@@ -52,7 +53,7 @@ def _grid(row_blocks: int, column_blocks: int) -> tuple[bool, tuple[int, int, in
 def map_tiles(
     rows: int, columns: int, itemsize: int, inputs: int, has_scale: bool = False
 ) -> Tiles:
-    """A scale takes the registers of an input, and its inverse is computed once for all of a
+    """A scale takes as many registers as an input, and its inverse is computed once for all of a
     thread's vectors in the same columns."""
     is_small = rows * columns * itemsize <= SMALL_BYTES
     vectors = 1 if is_small else VECTORS[inputs + has_scale]
@@ -62,7 +63,7 @@ def map_tiles(
 
 @lru_cache(1024)
 def soi_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
-    """Of whole octets, if the rows are. The operands are x and vectors beside it."""
+    """Tiles of whole octets, if rows consist of them. The operands are x and the vectors."""
     is_small = rows * columns * itemsize <= SMALL_BYTES
     octets = 1 if is_small or operands * itemsize > OPERAND_BYTES else OCTETS
     elements = THREADS * octets * 8
@@ -73,7 +74,7 @@ def _tiles(rows: int, columns: int, itemsize: int, elements: int, most_columns: 
     if rows == 1:
         width = elements
     else:
-        # Of the widths from a segment on, that with the least to spare; of those, the greatest.
+        # The width of at least a segment that wastes least; among equals, the greatest.
         least = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
         widths = [least << k for k in range((most_columns // least).bit_length())]
         width = min(reversed(widths), key=lambda w: _ceil(columns, w) * w)
@@ -83,8 +84,8 @@ def _tiles(rows: int, columns: int, itemsize: int, elements: int, most_columns: 
 
 @lru_cache(1024)
 def whole_row_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
-    """A program goes over whole rows. A tile is as wide as they are, as long as registers suffice
-    for its results: computed twice, they would take twice the instructions."""
+    """Tiles for programs that go over whole rows. A tile is as wide as a row while registers
+    suffice for its results; wider rows are computed twice."""
     vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else VECTORS[inputs]
     elements = THREADS * vectors * VECTOR_BYTES // itemsize
     width = _power_of_two(columns)
@@ -94,12 +95,12 @@ def whole_row_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tile
     return Tiles(height, width, False, (_ceil(rows, height), 1, 1))
 
 
-GLU_LANES = 256  # of csrc/gates/glu_rows.h
+GLU_LANES = 256  # as in csrc/gates/glu_rows.h
 
 
 @lru_cache(1024)
 def glu_sum_tiles(rows: int, columns: int, itemsize: int, inputs: int) -> Tiles:
-    """Of all lanes, or as many as there are columns; a program goes over whole rows."""
+    """Tiles as wide as all lanes, or as the columns; a program goes over whole rows."""
     width = min(_power_of_two(columns), GLU_LANES)
     height = THREADS * VECTORS[inputs] * VECTOR_BYTES // itemsize // width
     return Tiles(height, width, False, (_ceil(rows, height), 1, 1))
@@ -115,7 +116,7 @@ class ColumnSumTiles(NamedTuple):
 
 @lru_cache(1024)
 def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
-    # As in csrc/gates/column_sums.h, which has the reasons: these do change the bits of a sum.
+    # As in csrc/gates/column_sums.h, which says why. These numbers do change the bits of a sum.
     block_rows = min(max(_ceil(rows, 64 * 32), 1), 8) * 32
     width = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
     blocks = _ceil(rows, block_rows), _ceil(columns, width)
@@ -125,9 +126,9 @@ def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
 
 @lru_cache(1024)
 def band_tiles(rows: int, columns: int, itemsize: int, has_sums: bool) -> ColumnSumTiles:
-    """A column has a scale for each band of 32 rows. A program has one band, or for the sums of the
-    columns a block of rows. With more than two vectors, registers for a second program on a
-    processor run out; with one, half of the instructions are a tile's own."""
+    """A column has a scale for each band of 32 rows. A program has one band, or with column sums a
+    block of rows. With more than two vectors a thread, a processor lacks registers for a second
+    program; with one, half of the instructions are overhead of the tile."""
     vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else 2
     width = min(_power_of_two(columns), THREADS * vectors * VECTOR_BYTES // itemsize // 32)
     block_rows = column_sum_tiles(rows, columns, itemsize).block_rows if has_sums else 32

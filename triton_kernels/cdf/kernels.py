@@ -1,5 +1,5 @@
 """A gate with a location and a scale, y = x F((x - loc)/scale), and its gradients with the sums of
-their columns: csrc/gates/cdf.h in Triton, and its comments hold here."""
+their columns: csrc/gates/cdf.h in Triton; its comments apply here too."""
 
 import triton
 import triton.language as tl
@@ -13,7 +13,7 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 
 @triton.jit
 def bounded(scale):
-    """At most half the inverse of the smallest normal number."""
+    """scale, or half the inverse of the smallest normal number if that is less."""
     return at_most(scale, 2.0**1021 if scale.dtype == tl.float64 else 2.0**125)
 
 
@@ -30,7 +30,7 @@ def inverse_of(scale, C: tl.constexpr):
 
 @triton.jit
 def standard_score(difference, inverse):
-    """z for x - loc and the inverse of scale."""
+    """z, from x - loc and the inverse of scale."""
     return tl.where(difference == 0, 0.0, difference * inverse)
 
 
@@ -39,7 +39,7 @@ def point(
     x, loc, scale, inverse, WIDE: tl.constexpr, TAIL: tl.constexpr, DENSITY: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """z, F(z) and f(z). WIDE is for results that are not of 16 bits."""
+    """z, F(z) and f(z). WIDE: the results have more than 16 bits."""
     difference = x - loc
     z = difference * inverse
     a = tl.abs(z)
@@ -57,7 +57,7 @@ def point(
         distribution = tl.where(is_in_tail, fma(density, z_low, distribution), distribution)
         density = tl.where(is_in_tail, fma(density, ratio, density), density)
         distribution = tl.where(is_at_loc, 0.5, distribution)
-    else:  # in this order it takes 10 registers less
+    else:  # this order takes 10 registers fewer
         distribution = tl.where(z > 0, 1.0 - tail, tl.where(is_at_loc, 0.5, tail))
     return z, distribution, density
 
@@ -67,7 +67,7 @@ def apply(
     out, x, loc, scale, mask, WIDE: tl.constexpr, TAIL: tl.constexpr, DENSITY: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """To a tile."""
+    """Stores the gate of a tile."""
     stored = tl.load(x, mask)
     x = widened(stored)
     own = bounded(scale)
@@ -97,8 +97,8 @@ def map_rows(
     COLUMNS_FIRST: tl.constexpr,
     ARE_NUMBERS: tl.constexpr,
 ):
-    """loc and scale lie along the columns, unless they are numbers. Strides and tiles are as in
-    ``gate.kernels``."""
+    """loc and scale are vectors along the columns, or numbers (ARE_NUMBERS). Strides and tiles are
+    as in ``gate.kernels``."""
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     ys = tile(y, y_row, y_column, row, column, ROWS, COLUMNS)
     xs = tile(x, x_row, x_column, row, column, ROWS, COLUMNS)
@@ -123,7 +123,7 @@ def backward_rows(
     dx, dy, x, loc, scale, inverse, mask, TAIL: tl.constexpr, DENSITY: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """Stores dx; a place outside of the matrix adds zeros."""
+    """Stores dx, and returns the terms of the sums, which are zeros outside of the matrix."""
     WIDE: tl.constexpr = x.dtype.primitive_bitwidth > 16
     dtype: tl.constexpr = x.dtype
     dy, x = widened(dy), widened(x)
@@ -160,7 +160,7 @@ def sum_columns(
     COLUMNS_FIRST: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """As ``gate.kernels.sum_columns``, with two sums for a column."""
+    """Like ``gate.kernels.sum_columns``, with two sums for each column."""
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)

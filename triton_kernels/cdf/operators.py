@@ -11,11 +11,11 @@ from gelu_kernels.triton_kernels.matrices import TYPES, integer, pointer
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, column_sum_tiles
 
 ORDERS = "tail", "density"
-ROW, LEAST_COLUMNS, MOST_COLUMNS = 1024, 64, 16384  # kRow and others
+ROW, LEAST_COLUMNS, MOST_COLUMNS = 1024, 64, 16384  # as in csrc/ops/cdf/kernels.h
 
 
 def along(columns: int, *parameters: Tensor) -> list[Tensor]:
-    """As vectors along the columns."""
+    """The parameters as vectors along the columns."""
     return [t.expand(columns).contiguous() for t in parameters]
 
 

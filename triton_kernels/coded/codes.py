@@ -17,7 +17,7 @@ def encode(derivative, rounding, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: 
 def decode(
     code, factor, dtype: tl.constexpr, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: tl.constexpr
 ):
-    """What dy is multiplied by."""
+    """The factor of dy that a code stands for."""
     number = (code - ZERO).to(dtype)
     step = constant(1.0 / LEVELS, number)
     derivative = number * step * factor
@@ -26,7 +26,7 @@ def decode(
 
 @triton.jit
 def load_codes(code, first, place, inside, BITS: tl.constexpr):
-    """Of the elements number first + place, in 32 bits."""
+    """The codes of elements number first + place, as 32-bit integers."""
     element = first + place
     if BITS == 8:
         return tl.load(code + element, inside).to(tl.int32)

@@ -16,7 +16,7 @@ def multiply_rows(
     dx, dy, code, factor, row, first, columns, inside, COLUMNS: tl.constexpr,
     BITS: tl.constexpr, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: tl.constexpr,
 ):  # fmt: skip
-    """Stores dx; a place outside of the matrix adds a zero."""
+    """Stores dx, and returns the terms of the sums, which are 0 outside of the matrix."""
     lane = tl.arange(0, ROW_LANES)[:, None].to(tl.int64)
     place = (row + lane) * columns + tl.arange(0, COLUMNS)[None, :]
     codes = load_codes(code, first, place, inside, BITS)
@@ -48,7 +48,7 @@ def sum_coded_columns(
     NAN: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """As ``gate.kernels.sum_columns``, with the codes for the gate."""
+    """Like ``gate.kernels.sum_columns``, with the codes in place of the gate."""
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)

@@ -18,7 +18,7 @@ from gelu_kernels.triton_kernels.tile import origin
 
 @triton.jit
 def store_codes(code, begin, codes, left, BITS: tl.constexpr):
-    """Of octets, of which so many elements are left; None says all."""
+    """Stores the codes of octets; `left` counts the elements in the matrix, and None means all."""
     lane = tl.arange(0, 8)[None, :]
     if BITS == 8:
         inside = None
@@ -129,7 +129,7 @@ def coded_forward(
             VALUE, DERIVATIVE, C, COLUMNS, GROUPED, DITHER, DROPS, BITS, LEVELS, ZERO, NAN,
         )  # fmt: skip
     else:
-        for i in tl.static_range(OCTETS):  # one by one: their predicates take registers
+        for i in tl.static_range(OCTETS):  # one at a time: predicates of several take registers
             part = i * STEP + tl.arange(0, STEP)
             map_octets(
                 y, code, x, bias, seed, dropout, part, first, rows - row, columns - column,
@@ -163,7 +163,7 @@ def coded_backward(
     ZERO: tl.constexpr,
     NAN: tl.constexpr,
 ):
-    """dx = dy times the coded derivative and the factor."""
+    """dx = dy times the decoded derivative times the factor."""
     first = tl.program_id(0).to(tl.int64) * ELEMENTS
     place = tl.arange(0, ELEMENTS)
     dx, dy = dx + first, dy + first

@@ -18,13 +18,13 @@ CODEBOOKS = {8: codebook["8bit"], 4: codebook["4bit"]}
 
 
 def numbers_of(bits: int) -> tuple[int, int, int, int]:
-    """What is compiled in."""
+    """The compiled-in values."""
     book = CODEBOOKS[bits]
     return bits, int(book.levels), int(book.zero), int(book.nan)
 
 
 def real(dtype: torch.dtype) -> str:
-    """The type that a gate is evaluated in."""
+    """The type in which a gate is evaluated."""
     return TYPES[bias_gradient.sum_type(dtype)]
 
 
@@ -37,7 +37,7 @@ class ForwardKey(NamedTuple):
     rows: int
     columns: int
     columns_first: bool
-    octets: int  # of a thread
+    octets: int  # of each thread
     repeated: bool
     grouped: bool
     in_rows: bool

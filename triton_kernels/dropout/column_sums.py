@@ -12,7 +12,7 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 
 @triton.jit
 def backward_rows(dx, dy, x, bias, m, factor, inside, F: tl.constexpr, C: tl.constexpr):
-    """Stores dx; a place outside of the matrix adds a zero."""
+    """Stores dx, and returns the terms of the sums, which are 0 outside of the matrix."""
     result = tl.where(m, widened(dy) * factor * F(widened(x) + bias, C), 0.0)
     tl.store(dx, result.to(x.dtype), inside)
     return tl.where(inside, result, 0.0)
@@ -43,7 +43,7 @@ def sum_dropped_columns(
     OCTETS: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """As ``gate.kernels.sum_columns``."""
+    """Like ``gate.kernels.sum_columns``, with the mask of dropout."""
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)

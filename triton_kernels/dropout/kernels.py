@@ -119,7 +119,7 @@ def forward(
             strides, period, index, VALUE, C, COLUMNS, GROUPED,
         )  # fmt: skip
     else:
-        for i in tl.static_range(OCTETS):  # one by one: their predicates take registers
+        for i in tl.static_range(OCTETS):  # one at a time: predicates of several take registers
             part = i * STEP + tl.arange(0, STEP)
             map_octets(
                 y, mask, x, up, bias, seed, threshold, factor, part, first, columns,
@@ -133,7 +133,7 @@ def select_octets(
     strides, repeat, VALUE: tl.constexpr, DERIVATIVE: tl.constexpr, C: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """As ``map_octets``."""
+    """Like ``map_octets``."""
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     element = row * columns + column
     inside = None

@@ -15,23 +15,23 @@ ORDERS = {"forward": ("value",), "backward": ("value", "derivative")}
 
 
 def threshold_of(p: float) -> int:
-    """An element is dropped where its random word is less."""
+    """An element is dropped if its random word is less than this."""
     return round(p * 2**32)
 
 
 def factor_of(p: float) -> float:
-    """Of what is kept."""
+    """The factor of kept elements."""
     return 1 / (1 - p) if p < 1 else 0.0
 
 
 class Rows(NamedTuple):
-    """Operands of one shape in row-major order: rows of whole octets, or one row."""
+    """Operands of one shape in row-major order: as rows of whole octets, or as one row."""
 
     rows: int
     columns: int
-    repeated: bool  # the bias starts anew in the row
-    tensors: list[Tensor | None]  # the operands, or copies
-    strides: list[int]  # from row to row
+    repeated: bool  # the bias repeats along the row
+    tensors: list[Tensor | None]  # the operands or copies of them
+    strides: list[int]  # of the rows
 
 
 def rows_of(operands: Sequence[Tensor | None], bias: Tensor | None) -> Rows:
@@ -48,7 +48,7 @@ def rows_of(operands: Sequence[Tensor | None], bias: Tensor | None) -> Rows:
 
 
 def _with_rows(t: Tensor, columns: int) -> Tensor:
-    """Rows of consecutive elements, at one distance."""
+    """t, or a copy, such that rows of consecutive elements have one stride."""
     try:
         return t if t.view(-1, columns).stride(1) == 1 else t.contiguous()
     except RuntimeError:
@@ -59,21 +59,21 @@ class Key(NamedTuple):
     kernel: str
     gate: str
     dtype: torch.dtype
-    operands: tuple[bool, ...]  # which there are; the bias comes last
+    operands: tuple[bool, ...]  # which are given; the bias comes last
     aligned: bool
     rows: int
     columns: int
     columns_first: bool
-    octets: int  # of a thread
+    octets: int  # of each thread
     repeated: bool
-    index: tuple[bool, ...]  # of forward: grouped, in rows
+    index: tuple[bool, ...]  # for forward: GROUPED, and whether row_length is given
 
 
 def specialize(key: Key) -> Specialization:
     operand = pointer(key.dtype, key.aligned)
     *operands, bias = [operand if given else None for given in key.operands]
     number = "fp64" if key.dtype == torch.float64 else "fp32"
-    mask = "*u8"  # if it were promised to be aligned, threads would exchange bytes to store more
+    mask = "*u8"  # of unknown alignment, else threads exchange bytes to store more at once
     row = integer(key.dtype, key.aligned)
     strides = [row] * len(operands)
     if key.kernel == "forward":

@@ -11,7 +11,7 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 
 @triton.jit
 def apply(out, other, factor, x, bias, mask, bias_mask, F: tl.constexpr, C: tl.constexpr):
-    """To a tile: first all loads, so that they are under way together."""
+    """Stores a tile of the result. All loads come first, so that they overlap."""
     x = tl.load(x, mask)
     if factor is not None:
         factor = tl.load(factor, mask)
@@ -24,7 +24,7 @@ def apply(out, other, factor, x, bias, mask, bias_mask, F: tl.constexpr, C: tl.c
     if other is not None:
         result = widened(other) * widened(factor) * result
     elif factor is not None:
-        if C.order == "value":  # of a gated linear unit
+        if C.order == "value":  # a factor of a gated linear unit
             result = as_factor(result, C)
         result = widened(factor) * result
     if C.is_value:
@@ -56,7 +56,7 @@ def map_rows(
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
 ):
-    """out = F(x + bias) times the factors that are not None. Strides count elements, and a program
+    """out = F(x + bias) times the factors that are not None. Strides are in elements; each program
     has a tile of ROWS x COLUMNS."""
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
 
@@ -82,7 +82,7 @@ def map_rows(
 
 @triton.jit
 def backward_rows(dx, dy, x, bias, mask, F: tl.constexpr, C: tl.constexpr):
-    """Stores dx; a place outside of the matrix adds a zero."""
+    """Stores dx, and returns the terms of the sums, which are 0 outside of the matrix."""
     result = widened(dy) * F(widened(x) + bias, C)
     tl.store(dx, result.to(x.dtype), mask)
     return tl.where(mask, result, 0.0)
@@ -92,7 +92,7 @@ def backward_rows(dx, dy, x, bias, mask, F: tl.constexpr, C: tl.constexpr):
 def load_rows(
     dy, x, row, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS: tl.constexpr
 ):
-    """A tile of each, and which of its places are in the matrix."""
+    """A tile of dy and of x, and which of its elements are in the matrix."""
     mask = (row + tl.arange(0, ROW_LANES)[:, None] < end) & in_row
     dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), mask)
     xs = tl.load(tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS), mask)
@@ -123,8 +123,8 @@ def sum_columns(
 ):
     """dx = dy F(x + bias), and partial[b] = the sum of the unrounded dx over block b of the rows.
 
-    The rows of a block are dealt out in turn to the rows of a tile. Two tiles are under way: one is
-    loaded again as soon as it is computed.
+    The rows of a block are dealt in turn to the rows of a tile. Two tiles are in flight: each is
+    loaded again as soon as it has been used.
     """
     if OVERLAPS:
         gdc_launch_dependents()

@@ -10,7 +10,7 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 
 @triton.jit
 def apply(dx, dup, dy, x, up, mask, VALUE: tl.constexpr, DERIVATIVE: tl.constexpr, C: tl.constexpr):
-    """To a tile: first all loads, so that they are under way together."""
+    """Stores a tile of both gradients. All loads come first, so that they overlap."""
     x = tl.load(x, mask)
     dy = widened(tl.load(dy, mask))
     up = widened(tl.load(up, mask))

@@ -1,5 +1,5 @@
 """The core operators of GLUs: of two tensors x and up, or of one tensor's halves. They write their
-first arguments, the results. A plain one, y = g(x) up, has kernels of its own."""
+first arguments, the results. A plain one, y = g(x) up, has its own kernels."""
 
 from torch import Tensor
 
@@ -28,7 +28,7 @@ def _backward(
     halves: bool,
 ) -> None:
     if options.are_plain:
-        # Halves have gaps: that they lie alike is not enough for one row.
+        # Halves have gaps, so equal strides do not make them one row.
         gate, x = options.gate, inputs[1]
         over_tiles(op, KERNEL, gate, ORDERS, results, inputs, x, keep_columns=halves)
     else:

@@ -15,7 +15,7 @@ ORDERS = {"rows_forward": ("value",), "rows_backward": ("value", "derivative")}
 
 
 class Options(NamedTuple):
-    """What a GLU has beside x and up."""
+    """The options of a GLU: its weights, clamp and offset."""
 
     weight: Tensor | None
     gate: str
@@ -31,10 +31,10 @@ class Key(NamedTuple):
     kernel: str
     gate: str
     dtype: torch.dtype
-    operands: tuple[bool, ...]  # which there are, of the matrices and the vectors
+    operands: tuple[bool, ...]  # which of the matrices and vectors are given
     aligned: bool
-    whole: bool  # the columns are whole vectors
-    consecutive: tuple[bool, ...]  # matrices whose columns are
+    whole: bool  # whether rows consist of whole vectors
+    consecutive: tuple[bool, ...]  # for each matrix, whether its columns are
     rows: int
     columns: int
     columns_first: bool
@@ -70,7 +70,7 @@ def over_rows(
     inputs: Sequence[Tensor],
     options: Options,
 ) -> None:
-    """``dweight`` is empty for a kernel that has none."""
+    """``dweight`` is empty for kernels without it."""
     first, *_ = outputs
     for sums in dweight:
         if sums is not None and (first.numel() == 0 or not sums.is_contiguous()):

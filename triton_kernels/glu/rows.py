@@ -16,13 +16,13 @@ def clamped(x, limit):
 
 @triton.jit
 def unless_above(x, limit, y):
-    """The gradient y of at_most(x, limit). NaN is not above."""
+    """The gradient of x, from y, that of at_most(x, limit); NaN does not exceed the limit."""
     return tl.where(x > limit, 0.0, y)
 
 
 @triton.jit
 def load_weights(weight, row, rows, ROWS: tl.constexpr):
-    """Of a tile, as a column."""
+    """The weights of a tile's rows, as a column."""
     places = row + tl.arange(0, ROWS)[:, None].to(tl.int64)
     return widened(tl.load(weight + places, places < rows, other=0.0))
 
@@ -49,7 +49,7 @@ def rows_forward(
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
 ):
-    """Strides count elements, and a program has a tile of ROWS x COLUMNS."""
+    """Strides are in elements; each program has a tile of ROWS x COLUMNS."""
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     mask = inside(row, column, rows, columns, ROWS, COLUMNS)
     xs = tl.load(tile(x, x_row, x_column, row, column, ROWS, COLUMNS), mask)
@@ -66,8 +66,8 @@ def gradients(
     dx, dup, dy, x, up, weights, limit, up_offset, mask, VALUE: tl.constexpr,
     DERIVATIVE: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Stores those of a tile, and returns what its elements add to the gradients of the weights: a
-    place outside of the matrix, a zero. First all loads, so that they are under way together."""
+    """Stores the gradients of a tile, and returns its terms of the gradients of the weights, which
+    are 0 outside of the matrix. All loads come first, so that they overlap."""
     dys = widened(tl.load(dy, mask, other=0.0))
     stored = tl.load(x, mask, other=0.0)
     ups = widened(tl.load(up, mask, other=0.0))
@@ -87,7 +87,7 @@ def gradients(
 
 @triton.jit
 def sum_of(lanes):
-    """Of the columns, in the order of csrc/gates/glu_rows.h."""
+    """The sums over the columns, in the order of csrc/gates/glu_rows.h."""
     rows: tl.constexpr = lanes.shape[0]
     count: tl.constexpr = lanes.shape[1]
     if count == 1:
@@ -127,8 +127,8 @@ def rows_backward(
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
 ):
-    """Strides and tiles as in ``rows_forward``. To sum dweight a program goes over whole rows, and
-    its columns are the lanes."""
+    """Strides and tiles are as in ``rows_forward``. To sum dweight, a program goes over whole rows,
+    with its columns as the lanes."""
     row, first = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     real: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
     end = first + COLUMNS

@@ -38,8 +38,8 @@ def quantize(
     SWIZZLED: tl.constexpr,
     C: tl.constexpr,
 ):
-    """A tile along its rows, which is in a part of a matrix of so many columns (width). No block is
-    partly in it."""
+    """Stores a tile along its rows, in a part of a matrix of `width` columns. The tile has whole
+    blocks."""
     ROWS: tl.constexpr = y.shape[0]
     COLUMNS: tl.constexpr = y.shape[1]
     BLOCKS: tl.constexpr = COLUMNS // BLOCK
@@ -70,7 +70,7 @@ def quantize_result(
     SWIZZLED: tl.constexpr,
     C: tl.constexpr,
 ):
-    """In the directions that are wanted."""
+    """Stores a tile in each direction that is wanted."""
     data, scales, column_data, column_scales = result
     column += shift
     end = shift + columns

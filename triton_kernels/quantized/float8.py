@@ -5,7 +5,7 @@ import triton.language as tl
 
 from gelu_kernels.triton_kernels.arithmetic import at_most, bits, from_bits
 
-LEAST_SCALE = tl.constexpr(2.0**-126)  # that is a float
+LEAST_SCALE = tl.constexpr(2.0**-126)  # the smallest whose value and inverse are normal floats
 
 
 @triton.jit
@@ -15,8 +15,8 @@ def largest(IS_E5M2: tl.constexpr):
 
 @triton.jit
 def to_float8(x, IS_E5M2: tl.constexpr, C: tl.constexpr):
-    """As bytes: where a GPU of NVIDIA has no instruction for it, and on all others, by the integers
-    of csrc/gates/float8.h."""
+    """Numbers as bytes. Where the GPU has no instruction for it, by the integer arithmetic of
+    csrc/gates/float8.h."""
     if C.has_float8:
         rounded = x.to(tl.float8e5 if IS_E5M2 else tl.float8e4nv)
         return rounded.to(tl.uint8, bitcast=True)
@@ -43,7 +43,7 @@ def magnitude_bits(x):
 
 @triton.jit
 def block_scale(amax, rounds_up, IS_E5M2: tl.constexpr):
-    """The scale of blocks, as an exponent in eight bits, and the factor of their numbers."""
+    """The scale of blocks, as an 8-bit exponent, and the factor of their numbers."""
     LARGEST: tl.constexpr = 15 if IS_E5M2 else 8
     exponent = (amax + rounds_up * 0x1FFFFF) >> 23
     finite = tl.maximum(exponent - LARGEST, 0)
@@ -59,7 +59,7 @@ def block_scale(amax, rounds_up, IS_E5M2: tl.constexpr):
 
 @triton.jit
 def float_scale(amax, IS_E5M2: tl.constexpr):
-    """The scale, a float, of numbers with this largest magnitude, and its inverse."""
+    """The scale of numbers with this largest magnitude, a float, and its inverse."""
     LARGEST = tl.full(amax.shape, largest(IS_E5M2), tl.float32)
     quotient = tl.div_rn(amax, LARGEST)
     is_least = quotient < LEAST_SCALE

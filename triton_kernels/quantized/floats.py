@@ -1,5 +1,5 @@
-"""Results whose scales are floats: one that is given (TensorWise), or one for a
-row (RowWise) or for 128 numbers of a row (BlockWise1x128)."""
+"""Results whose scales are floats: one that the caller gives (TensorWise), or one for each row
+(RowWise) or for each 128 numbers of a row (BlockWise1x128)."""
 
 import triton
 import triton.language as tl
@@ -39,8 +39,8 @@ def quantize_tiles(
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
 ):
-    """With a scale that is given, `scales` is the bits of the largest magnitude; else each block of
-    128 has a scale, and the scales of a column of blocks lie together."""
+    """With a given scale, `scales` receives the bits of the largest magnitude; else each block of
+    128 has a scale, and the scales of a column of blocks are contiguous."""
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     inputs = (x, up, dy, bias, x_row, up_row, dy_row)
     y, _ = results_at(inputs, row, column, rows, columns, VALUE, DERIVATIVE, C, ROWS, COLUMNS)
@@ -83,8 +83,8 @@ def quantize_rows(
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """A program has whole rows. A tile may be as wide as they are (WHOLE); else a second loop
-    computes their numbers again."""
+    """A program has whole rows. A tile may be as wide as a row (WHOLE); else a second loop computes
+    the numbers again."""
     row = tl.program_id(0).to(tl.int64) * ROWS
     inputs = (x, up, dy, bias, x_row, up_row, dy_row)
     if WHOLE:

@@ -1,5 +1,5 @@
 """The core operators whose results are quantised. They write their first arguments, the results:
-data, scales, column_data and column_scales. A direction that is not wanted has no elements."""
+data, scales, column_data and column_scales. Those of an unwanted direction are empty."""
 
 from torch import Tensor, dtype
 

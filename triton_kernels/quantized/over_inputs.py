@@ -18,17 +18,17 @@ from gelu_kernels.triton_kernels.tuning import (
 
 Result = tuple[Tensor, Tensor, Tensor, Tensor]  # data, scales, column_data and column_scales
 
-# A number or a tensor that a kernel is given, and its type.
+# A number or a tensor that a kernel takes, and its type.
 Typed = tuple[int, str] | tuple[Tensor | None, str]
 
 # Of everything but the rows: scaled_mm takes no other sizes.
 SIZE = "i64:16"
 
-LEAST_SCALE = 2.0**-126  # of csrc/gates/float8.h
+LEAST_SCALE = 2.0**-126  # as in csrc/gates/float8.h
 
 
 class Inputs(NamedTuple):
-    """Of a pass."""
+    """The inputs of a pass."""
 
     gate: str
     x: Tensor
@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
 
 
 def in_vectors(inputs: Inputs) -> Inputs:
-    """As matrices whose rows are whole vectors: copies, where they are not."""
+    """The inputs as matrices whose rows consist of whole vectors, or copies that do."""
     columns = inputs.x.size(-1)
 
     def matrix(t: Tensor | None) -> Tensor | None:
@@ -71,7 +71,7 @@ def start(
     gate, *operands = inputs
     dtype = inputs.x.dtype
     strides = [0 if t is None else t.stride(0) for t in operands[:3]]
-    is_value = all(t is None for t in operands[1:])  # of a gate, for a stored x
+    is_value = all(t is None for t in operands[1:])  # the gate of a stored x
     precision = TYPES[dtype]
     arguments: tuple[Type, ...] = (
         *(None if t is None else type for t, type in results),
@@ -94,7 +94,8 @@ def start(
 
 
 def data_type(inputs: Inputs) -> str:
-    """A thread stores as many elements as it loads: promised more, threads would exchange them."""
+    """A thread stores as many elements as it loads: with a larger known alignment, threads would
+    exchange elements."""
     return f"*u8:{VECTOR_BYTES // inputs.x.itemsize}"
 
 
@@ -159,7 +160,7 @@ def in_blocks(
             shape = tiles.blocks, columns
             partial = torch.empty(shape, dtype=torch.float32, device=dbias.device)
     else:
-        # Two vectors of three inputs too: with one, half of the instructions are a tile's own.
+        # Two vectors, also of three inputs: with one, half of the instructions are overhead.
         tiles = map_tiles(rows, columns, itemsize, min(inputs.matrices, 2))
         tile_rows = block_rows = tiles.rows
     are_halves = len(results) == 2 and results[1] is first
@@ -194,7 +195,7 @@ def in_blocks(
 
 
 def clear_padding(results: Sequence[Result]) -> None:
-    """Where no kernel writes, as there are more scales than blocks."""
+    """Zeroes scales that no kernel writes, where there are more scales than blocks."""
     for data, scales, column_data, column_scales in results:
         for numbers, own in ((data, scales), (column_data, column_scales)):
             if own.numel() * 32 > numbers.numel():

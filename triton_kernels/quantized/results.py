@@ -1,5 +1,5 @@
-"""The results of a pass in a tile, before they are quantised. A pass is known by its inputs: with
-dy it is a backward one, with up that of a gated linear unit."""
+"""The results of a pass in a tile, before they are quantised. The inputs tell the pass: with dy it
+is a backward one, with up that of a gated linear unit."""
 
 import triton
 import triton.language as tl
@@ -15,7 +15,7 @@ def load(matrix, row_stride, row, column, mask, ROWS: tl.constexpr, COLUMNS: tl.
 
 @triton.jit
 def rounded(y, x, C: tl.constexpr):
-    """As it would be stored beside x."""
+    """A result rounded to x's dtype."""
     if C.is_value:
         return widened(round_value(y, x, C))
     else:
@@ -35,7 +35,7 @@ def results_at(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """The gradients dx and dup of a gated linear unit; or else y, rounded and unrounded."""
+    """The gradients dx and dup of a gated linear unit; else the result, rounded and unrounded."""
     x, up, dy, bias, x_row, up_row, dy_row = inputs
     mask = inside(row, column, rows, columns, ROWS, COLUMNS)
     stored = load(x, x_row, row, column, mask, ROWS, COLUMNS)

@@ -12,7 +12,7 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 
 @triton.jit
 def select_rows(dx, dy, m, inside):
-    """Stores dx; a place outside of the matrix adds a zero."""
+    """Stores dx, and returns the terms of the sums, which are 0 outside of the matrix."""
     result = tl.where(m, dy, 0.0)
     tl.store(dx, result, inside)
     return tl.where(inside, widened(result), 0.0)
@@ -36,7 +36,7 @@ def sum_masked_columns(
     OCTETS: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """As ``gate.kernels.sum_columns``, with the mask for the gate."""
+    """Like ``gate.kernels.sum_columns``, with the mask in place of the gate."""
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)

@@ -30,7 +30,7 @@ def bernoulli(x, random, IN_TAIL: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def load_parameter(p, place, inside, IS_NUMBER: tl.constexpr, C: tl.constexpr):
-    """A location or a scale, beside a tile."""
+    """A location or a scale, at the elements of a tile."""
     if IS_NUMBER:
         return widened(tl.load(p + tl.zeros((1, 1), tl.int32)))
     else:
@@ -61,7 +61,7 @@ def map_octets(
     """Maps octets of a tile. The pointers point to its first element, which is element number
     `first`; `beside` has the bias, loc and scale or None. `rows` and `columns` of the tile are left
     in the matrix; None says all. All loads come first: the random words do not wait for them."""
-    # Before the places: after them it costs up to 0.9 slots an element, and spills on sm_100.
+    # Before the places: after them it takes up to 0.9 issue slots more, and spills on sm_100.
     lane = tl.arange(0, 8)[None, :]
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     begin = row * row_step + column
@@ -166,7 +166,7 @@ def soi_forward(
             SCALE_IS_NUMBER,
         )
     else:
-        for i in tl.static_range(OCTETS):  # one by one: their predicates take registers
+        for i in tl.static_range(OCTETS):  # one at a time: predicates of several take registers
             part = i * STEP + tl.arange(0, STEP)
             map_octets(
                 y,

@@ -16,12 +16,12 @@ contiguous = torch.contiguous_format
 class ForwardKey(NamedTuple):
     gate: str
     dtype: torch.dtype
-    beside: tuple[bool, bool, bool]  # bias, loc and scale: which are there
+    beside: tuple[bool, bool, bool]  # which of bias, loc and scale are given
     aligned: bool
     rows: int
     columns: int
     columns_first: bool
-    octets: int  # of a thread
+    octets: int  # of each thread
     repeated: bool
     grouped: bool
     in_rows: bool
@@ -38,7 +38,7 @@ def specialize_forward(key: ForwardKey) -> Specialization:
     ]
     arguments = (
         operand,
-        "*u8",  # if it were promised to be aligned, threads would exchange bytes to store more
+        "*u8",  # of unknown alignment, else threads exchange bytes to store more at once
         operand,
         *beside,
         "*i64",
@@ -92,7 +92,7 @@ def draw(
     y: Tensor,
     mask: Tensor,
     x: Tensor,
-    beside: tuple[Tensor | None, Tensor | None, Tensor | None],  # the bias, loc and scale
+    beside: tuple[Tensor | None, Tensor | None, Tensor | None],  # bias, loc and scale
     seed: Tensor,
     gate: str,
     offset: int,
