@@ -211,13 +211,13 @@ def test_gradcheck_and_opcheck(backend: str) -> None:
 # The place of a part in a whole tensor, which says what random bits it has.
 FEW_PLACES = [
     (2**40 + 8,),
-    (2**34 - 400,),  # the counter's high word begins to count
+    (2**35 - 400,),  # the counter's high word begins to count
     (0, 1000, 3000),  # as many columns as x has
     (8, 512, 1024),
 ]
 MORE_PLACES = [
     *((1,), (2,), (3,), (4,), (4 * 7919,), (3, 100, 1001), (5, 17, 100), (0, 1, 7), (11, 5, 0)),
-    *((2**34 - 30, 256, 300), (2, 10_000_000, 3)),
+    *((2**35 - 30, 256, 300), (2, 10_000_000, 3)),
 ]
 Place = tuple[int, ...]
 on_places = pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def parameters(mix: str, columns: int, dtype: torch.dtype, device: str) -> list[
 BOTH_ALIKE = ["numbers", "vectors loc and scale"]
 ONE_VECTOR = ["vector loc", "vector scale"]
 MIXES = BOTH_ALIKE + ONE_VECTOR
-PLACES = [(), (1,), (4,), (2**34 - 100,), (5, 17, 100), (0, 1, 7)]
+PLACES = [(), (1,), (4,), (2**35 - 100,), (5, 17, 100), (0, 1, 7)]
 
 
 @each(mix=MIXES, dtype=DTYPES, gate=GATES)
