@@ -16,7 +16,11 @@ class LinearParameters(Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool, **placed: torch.device | torch.dtype
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool,
+        **placed: torch.device | torch.dtype | None,
     ) -> None:
         super().__init__()
         self.in_features = in_features

@@ -1,9 +1,6 @@
 """What only a GPU shows: streams, graphs, devices, huge tensors, and that it has the CPU's bits."""
 
 import ctypes
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
@@ -15,10 +12,11 @@ from torch import Tensor
 
 from gelu_kernels import functional
 from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER
-from tests import ROOT, bits
+from tests import bits
 from tests.calls import CORE_CALLS, DTYPES, Call, Results
 from tests.devices import kernels_for
 from tests.layouts import LAYOUTS
+from tests.new_process import python
 
 pytestmark = [
     pytest.mark.gpu,
@@ -215,12 +213,7 @@ def test_a_large_call_is_captured_after_a_small_one(backend: str) -> None:
     """In a process of its own, where nothing is loaded yet."""
     if backend == "triton":
         pytest.skip("Triton compiles another kernel for another size, which cannot be captured")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    result = subprocess.run(
-        [sys.executable, "-c", SMALL_WARM_UP], env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == f"{len(CORE_CALLS)} captured\n"
+    assert python(SMALL_WARM_UP) == f"{len(CORE_CALLS)} captured\n"
 
 
 def test_each_replay_draws_a_mask() -> None:

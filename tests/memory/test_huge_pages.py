@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gelu_kernels import functional
-from tests.processes.faults import python
+from tests.new_process import python
 
 SMAPS = Path("/proc/self/smaps")
 LARGE = 2**24  # floats: 64 MiB

@@ -1,8 +1,5 @@
 """Runs scripts that may hang or crash in a new process, and checks the operators there."""
 
-import os
-import subprocess
-import sys
 from functools import partial
 from textwrap import dedent
 
@@ -10,6 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.calls import PUBLIC_CALLS, SEED, Sample, Shape, normal
+from tests.new_process import python
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 # A large call has 40,000 elements for several threads; a small call runs on one.
@@ -42,19 +40,6 @@ def prepared(shape: Shape = LARGE, device: str = "cpu") -> list[Case]:
 def check_all(cases: list[Case]) -> None:
     for case in cases:
         check(*case)
-
-
-def python(script: str, **environment: str) -> str:
-    """The output of a script that runs in a new process and must succeed."""
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, f"{result.returncode}\n{result.stdout}\n{result.stderr}"
-    return result.stdout
 
 
 START = """

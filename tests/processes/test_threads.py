@@ -19,7 +19,8 @@ from gelu_kernels import _C, reference, replace_activations
 from tests import bits
 from tests.calls import CORE_CALLS, DTYPES, Call, Shape, normal
 from tests.cases import each
-from tests.processes.faults import check_all, prepared, python, run
+from tests.new_process import python
+from tests.processes.faults import check_all, prepared, run
 from tests.processes.together import together
 
 

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gelu_kernels import functional, nn
 from tests.cases import each
-from tests.processes.faults import python
+from tests.new_process import python
 
 ROWS, FEATURES, HIDDEN = (3, 5), 8, 12
 

@@ -2,7 +2,6 @@
 beside a torch that the library was not built for."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 
 from gelu_kernels import built_for, compatibility
+from tests.new_process import python
 
 IMPORT = """
 import sys
@@ -22,9 +22,7 @@ print(*sorted(set(sys.modules) - before))
 
 def test_only_our_own_modules_are_imported() -> None:
     """Triton, SymPy and what torch loads when it needs it take a tenth of a second or more each."""
-    result = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    modules = result.stdout.split()
+    modules = python(IMPORT).split()
     assert "gelu_kernels.functional" in modules
     assert not [name for name in modules if name.split(".")[0] != "gelu_kernels"]
     assert not [name for name in modules if name.startswith("gelu_kernels.compile.")]

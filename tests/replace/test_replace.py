@@ -3,8 +3,6 @@
 import copy
 import io
 import pickle
-import subprocess
-import sys
 from functools import partial
 
 import pytest
@@ -15,6 +13,7 @@ from torch.nn import GELU, Linear, Module, Sequential, SiLU
 
 from gelu_kernels import replace_activations
 from tests.cases import each
+from tests.new_process import python
 from tests.replace.replacements import (
     Operators,
     changes,
@@ -302,4 +301,4 @@ def test_compile():
 
 def test_imports_neither_package():
     code = "import sys, gelu_kernels; print({'transformers', 'timm'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+    assert python(code) == "set()\n"

@@ -4,8 +4,6 @@ and attributes; and what other code sees of the derived classes."""
 import functools
 import itertools
 import pickle
-import subprocess
-import sys
 from functools import partial
 from unittest import mock
 
@@ -18,6 +16,7 @@ from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 from gelu_kernels import replace_activations
 from tests.cases import each
+from tests.new_process import python
 from tests.replace.equivalence.outcomes import (
     MODES,
     Gated,
@@ -214,8 +213,7 @@ PATCHES = ["F.linear", "nn.Linear.forward", "F.gelu", "F.silu", "nn.Sequential.f
 
 @each(lambda name: name != "F.linear", name=PATCHES)
 def test_what_is_patched_before_the_import(name):
-    program = PATCHED_FIRST.format(patch=f"{name} = twice({name})")
-    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+    python(PATCHED_FIRST.format(patch=f"{name} = twice({name})"))
 
 
 @each(mode=MODES)
