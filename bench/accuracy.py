@@ -1,4 +1,4 @@
-"""``python -m bench.accuracy``: draws docs/accuracy.png, errors of our GELU and F.gelu over x.
+"""``python -m bench.accuracy``: draws docs/guide/accuracy.png, the errors of our GELU and F.gelu.
 
 They are in units in the last place (ULP), against mpmath.
 """
@@ -17,7 +17,7 @@ from gelu_kernels import functional
 
 X_MIN, X_MAX, POINTS = -14.0, 6.0, 1201
 DIGITS = 40
-PLOT = ROOT / "docs" / "accuracy.png"
+PLOT = ROOT / "docs" / "guide" / "accuracy.png"
 SIDES = {"F.gelu": (F.gelu, "#e07b1f"), "gelu_kernels": (functional.gelu, "#1f5fa8")}
 
 

@@ -172,7 +172,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def pages() -> list[Path]:
-    return [runs.ROOT / "README.md", *sorted((runs.ROOT / "docs").glob("*.md"))]
+    return [runs.ROOT / "README.md", *sorted((runs.ROOT / "docs").glob("**/*.md"))]
 
 
 def with_tables(text: str) -> str:

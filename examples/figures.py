@@ -1,4 +1,4 @@
-"""Draws docs/figures.png: gates beside their relatives, as the GELU paper has them
+"""Draws docs/guide/figures.png: gates beside their relatives, as the GELU paper has them
 (https://arxiv.org/abs/1606.08415).
 
     Figure 1: the GELU, the ReLU and the ELU with alpha = 1.
@@ -20,7 +20,7 @@ from torch.nn.functional import elu, relu
 
 from gelu_kernels import functional
 
-PLOT = Path(__file__).parent.parent / "docs" / "figures.png"
+PLOT = Path(__file__).parent.parent / "docs" / "guide" / "figures.png"
 ALPHA = 1 / math.pi
 
 

@@ -30,7 +30,8 @@ def decompositions() -> dict[OpOverload, Callable[..., object]]:
 
     For ``torch.export.ExportedProgram.run_decompositions``, and for other functions that take a
     table: ``make_fx``, AOTAutograd. The decomposed program has no operator of this package. It runs
-    where the package is not installed, and ``torch.onnx.export`` translates it (docs/export.md).
+    where the package is not installed, and ``torch.onnx.export`` translates it: see
+    docs/guide/export.md.
 
     Returns:
         A new dictionary from operators to functions. A public operator decomposes into core

@@ -1,6 +1,6 @@
 """NVIDIA GPUs for a static roofline: the numbers of each, their sources, and the time of a kernel.
 
-Only an H200 was measured by this project (docs/roofline.md); the rest is prediction.
+Only an H200 was measured by this project (docs/internals/roofline.md); the rest is prediction.
 """
 
 from collections.abc import Mapping

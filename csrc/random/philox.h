@@ -1,6 +1,6 @@
 // Philox4x32-7, the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel Random
 // Numbers: As Easy as 1, 2, 3" (2011): any word of the sequence at once, without a state. Seven
-// rounds pass BigCrush there, table 2; docs/soi.md has what the usual ten would cost.
+// rounds pass BigCrush there, table 2; docs/guide/soi.md has what the usual ten would cost.
 #pragma once
 
 #include "csrc/gates/arithmetic.h"

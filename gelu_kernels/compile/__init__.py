@@ -1,7 +1,7 @@
 """Opt-in fusion of the gates by Inductor, ``torch.compile``'s code generator.
 
 By default a compiled graph calls the operators of this package. Between elementwise operations, one
-loop over memory that includes the gate can be faster: docs/compile.md has measurements.
+loop over memory that includes the gate can be faster: docs/guide/compile.md has measurements.
 """
 
 import hashlib

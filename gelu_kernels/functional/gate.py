@@ -35,8 +35,8 @@ def gelu(
             gradient, there is no code, and it uses the exact derivative.
         dither: whether to round the derivative to one of the two nearest codes at random, such that
             the mean is exact; the error is then at most a step, 0.005 or 0.1. Each call draws a
-            seed from the default generator, even if no gradient is wanted. docs/memory.md says when
-            to use it.
+            seed from the default generator, even if no gradient is wanted. docs/guide/memory.md
+            says when to use it.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
@@ -115,8 +115,8 @@ def gate(
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
         bias: as for :func:`bias_gelu`.
-        gate: the name of the gate, which selects the distribution function F; docs/accuracy.md
-            lists them.
+        gate: the name of the gate, which selects the distribution function F;
+            docs/guide/accuracy.md lists them.
         save, dither: as for :func:`gelu`.
 
     Returns:

@@ -51,7 +51,7 @@ def gate_linear(
 
     Memory: under ``torch.vmap``, in forward-mode AD, for jagged tensors and for a ``weight`` or
     ``bias`` of a tensor subclass other than DTensor, such as a quantised weight, the separate
-    functions run and save both tensors. docs/memory.md has the figures.
+    functions run and save both tensors. docs/guide/memory.md has the figures.
 
     Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models"
     (2022), section 5; Karpathy, llm.c, pull request 420.

@@ -137,8 +137,9 @@ def quantized_gate(
         NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
 
     Accuracy: each number is y times the inverse of the scale, rounded to nearest, ties to even.
-    Beyond the largest number of ``dtype`` it saturates; docs/quantized.md covers NaN, infinity,
-    zeros and subnormal numbers. Bits are the same on every device and for any number of threads.
+    Beyond the largest number of ``dtype`` it saturates; docs/guide/quantized.md covers NaN,
+    infinity, zeros and subnormal numbers. Bits are the same on every device and for any number of
+    threads.
 
     Source: OCP, "Microscaling Formats (MX) Specification" 1.0 (2023), sections 5 and 6; "8-bit
     Floating Point Specification" 1.0 (2023).

@@ -82,8 +82,8 @@ def through_torch(sample: Sample) -> Callable[..., Results]:
 
 
 def wide_compositions(sample: Sample) -> Sample:
-    """docs/cdf.md: some modes of cdf_gate are compositions of PyTorch's operators, which have no
-    bound in float32."""
+    """docs/guide/cdf.md: some modes of cdf_gate are compositions of PyTorch's operators, which
+    have no bound in float32."""
     if sample.call.op.family != "cdf":
         return sample
     return Sample(sample.call, sample.gate, [t.double() for t in sample.tensors])
@@ -144,7 +144,7 @@ def test_autocast(data: DataObject) -> None:
 
 
 def with_folded_bias(call: Call, tensors: list[Tensor], dims: list[int | None]) -> list[Tensor]:
-    """docs/accuracy.md: in a batch of biases the sum x + bias is rounded."""
+    """docs/guide/accuracy.md: in a batch of biases the sum x + bias is rounded."""
     named = dict(zip(call.tensors, tensors, strict=True))
     batched = dict(zip(call.tensors, dims, strict=True)).get("bias") is not None
     if call.op.family == "gate" and batched:
@@ -178,7 +178,7 @@ def test_vmap(data: DataObject) -> None:
         one = Sample(sample.call, sample.gate, with_folded_bias(sample.call, one, dims))
         expected = error_bounds.of_results(one)
         if "dbias" in one.call.op.outputs:
-            expected[-1].terms_are_rounded = True  # docs/accuracy.md
+            expected[-1].terms_are_rounded = True  # docs/guide/accuracy.md
         error_bounds.check(one, tuple(r[i] for r in results), expected)
 
 

@@ -275,8 +275,8 @@ def test_compiler_keeps_no_result(form: Form) -> None:
 
 @each(case=[(GATE, 1, [2, 1]), (GLU, 2, [3, 1])])
 def test_compilers_own_budget(case: tuple[Form, int, list[int]]) -> None:
-    """docs/memory.md: where the whole layer is compiled, torch recomputes the separate operators if
-    its budget is half of the memory."""
+    """docs/guide/memory.md: where the whole layer is compiled, torch recomputes the separate
+    operators if its budget is half of the memory."""
     form, inputs, kept = case
     tensors = form.inputs((64, 32))
     before = [normal(64, 8), *[normal(32, 8).requires_grad_() for _ in range(inputs)]]

@@ -119,8 +119,8 @@ def row_of(call: Call, is_gradient: bool) -> CoreOperator:
 
 
 def ulp_of(call: Call, dtype: torch.dtype, is_gradient: bool) -> float:
-    """Of docs/accuracy.md: in 16 bits 3/4 for the gate of a sum and for dy g', and half a unit more
-    for the product dy g' in others."""
+    """Of docs/guide/accuracy.md: in 16 bits 3/4 for the gate of a sum and for dy g', and half a
+    unit more for the product dy g' in others."""
     row = row_of(call, is_gradient)
     is_product = row.family == "gate" and "dy" in row.inputs
     if dtype.itemsize > 2:
@@ -142,10 +142,10 @@ def tolerance(
     if terms > 1:
         bound = bound + min(terms, DEPTH) * unit / 2 * size + info.eps / 2 * expected.exact.abs()
     # What is no normal number, a factor or a result, has its error in units of the least one. Each
-    # g(x) of a GLU may round to zero (docs/glu.md).
+    # g(x) of a GLU may round to zero (docs/guide/glu.md).
     factors = terms if sample.call.op.family == "glu" or expected.terms_are_rounded else 1
     bound = bound + others * (factors * least(dtype) + ulp * terms * least(precision(dtype)))
-    if sample.call.op.family == "cdf":  # docs/cdf.md: where F(z) is a normal number
+    if sample.call.op.family == "cdf":  # docs/guide/cdf.md: where F(z) is a normal number
         others *= LARGEST_Z
         smallest = torch.finfo(precision(dtype)).smallest_normal
         bound = bound + others * LARGEST_Z * terms * smallest
@@ -190,8 +190,8 @@ def check_one(sample: Sample, result: Tensor, e: Expected, ulp: float) -> None:
     right |= ~wide.isfinite() & (e.size.nan_to_num(nan=torch.inf).clamp(others) > real)
     named = sample.named()
     if any(t.isinf().any() for name, t in named.items() if name != "x" or sample.call.op.halves):
-        # docs/glu.md: a gate that rounds to a zero, times infinity. The reference differentiates a
-        # product, and adds infinities up.
+        # docs/guide/glu.md: a gate that rounds to a zero, times infinity. The reference
+        # differentiates a product, and adds infinities up.
         right |= ~wide.isfinite() & (~e.exact.isfinite() | (e.exact == 0))
     if not right.all():
         at = tuple(int(i) for i in (~right).nonzero()[0])

@@ -1,5 +1,5 @@
 """MX data and scales have the bits of torchao's, except where torchao departs from the
-specification (docs/quantized.md)."""
+specification (docs/guide/quantized.md)."""
 
 import torch
 from torch import Tensor

@@ -47,7 +47,7 @@ def test_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = tmp_path / "figures.png"
     monkeypatch.setattr("sys.argv", ["figures.py", "--output", str(drawn)])
     figures["main"]()
-    committed = ROOT / "docs" / "figures.png"
+    committed = ROOT / "docs" / "guide" / "figures.png"
     assert committed.stat().st_size < 60_000
     with Image.open(drawn) as ours, Image.open(committed) as theirs:
         assert ours.size == theirs.size

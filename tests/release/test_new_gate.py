@@ -1,4 +1,4 @@
-"""docs/new_gate.diff, the example of docs/contributing.md: it applies to this tree, and the
+"""docs/internals/new_gate.diff, the example of contributing.md: it applies to this tree, and the
 commands of the page make a correct gate of it."""
 
 import os
@@ -13,8 +13,8 @@ import pytest
 from release.environments import PATH
 from tests import ROOT, planted_faults
 
-DIFF = ROOT / "docs" / "new_gate.diff"
-PAGE = (ROOT / "docs" / "contributing.md").read_text()
+DIFF = ROOT / "docs" / "internals" / "new_gate.diff"
+PAGE = (ROOT / "docs" / "internals" / "contributing.md").read_text()
 SECTION = PAGE.partition("## Adding a gate\n")[2].partition("\n## ")[0]
 COMMANDS = re.search(r"```sh\n(.*?)```", SECTION, re.DOTALL)[1].splitlines()
 ADDED = re.findall(r"^--- /dev/null\n\+\+\+ b/(.*)$", DIFF.read_text(), re.MULTILINE)
@@ -83,4 +83,4 @@ def test_the_gate_is_correct(tree: Path) -> None:
         run(command, tree)
     summary = run(tested, tree).splitlines()[-1]
     assert int(re.search(r"(\d+) passed", summary)[1]) > 20
-    assert "x sigmoid(pi x / sqrt(3))" in (tree / "docs" / "accuracy.md").read_text()
+    assert "x sigmoid(pi x / sqrt(3))" in (tree / "docs" / "guide" / "accuracy.md").read_text()

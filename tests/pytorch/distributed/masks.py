@@ -85,7 +85,7 @@ def soi_map_is_linear_for_its_mask() -> None:
 
 @check
 def soi_map_of_plain_parts() -> None:
-    """docs/distributed.md for DDP and FSDP, whose activations are plain tensors."""
+    """docs/guide/distributed.md for DDP and FSDP, whose activations are plain tensors."""
     x, rank, ranks = random(8, 3), dist.get_rank(), dist.get_world_size()
     expected = soi_oracle.select(drawn_mask(x), x).chunk(ranks)[rank]
     seed_each_rank()
