@@ -136,10 +136,13 @@ def operators() -> str:
 def gates() -> str:
     """A gate's formula is the docstring of its reference."""
     rows = [
-        (f"`{gate}`", f'`"{name}"`' if name else "", getdoc(getattr(reference, gate)).rstrip("."))
-        for gate, name in _C.gates()
+        (
+            *(f'`"{name}"`' if name else "" for name in (gate, alias, approximate)),
+            getdoc(getattr(reference, gate)).rstrip("."),
+        )
+        for gate, approximate, alias in _C.gates()
     ]
-    return table(("gate=", "approximate=", "x F(x)"), rows)
+    return table(("gate=", "or", "approximate=", "x F(x)"), rows)
 
 
 def versions() -> str:

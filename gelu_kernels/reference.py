@@ -72,5 +72,5 @@ def _gate(x: Tensor, distribution: Callable[[Tensor], Tensor], bound: float = 1e
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """What :func:`gelu_kernels.functional.gelu` approximates: computed in float64, then rounded."""
-    gate = next(gate for gate, name in _C.gates() if name == approximate)
+    gate = next(gate for gate, name, _ in _C.gates() if name == approximate)
     return globals()[gate](x.double()).to(x.dtype)

@@ -15,7 +15,7 @@ from machine_code import cuda_code, triton_code
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100"]
 # Each has `missing_tools` and `kernels`.
 BACKENDS: dict[str, ModuleType] = {"cuda": cuda_code, "triton": triton_code}
-GATES = [name for name, _ in _C.gates()]
+GATES = [name for name, *_ in _C.gates()]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 VECTOR_BYTES = 16
 

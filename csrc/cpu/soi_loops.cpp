@@ -237,7 +237,7 @@ constexpr SoiLoops loops_of() {
 // Indexed by Gate, then Dtype.
 extern const SoiLoops GELU_KERNELS_SOI(GELU_KERNELS_CAPABILITY)[][4];
 const SoiLoops GELU_KERNELS_SOI(GELU_KERNELS_CAPABILITY)[][4] = {
-#define GELU_KERNELS_LOOPS(name, Type, approximate) \
+#define GELU_KERNELS_LOOPS(name, Type, ...) \
   {loops_of<Type, fp64>(), loops_of<Type, fp32>(), loops_of<Type, fp16>(), loops_of<Type, bf16>()},
     GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_LOOPS)
 #undef GELU_KERNELS_LOOPS

@@ -127,7 +127,7 @@ Error launch_dependent(Queue queue, void (*kernel)(Parameters...), int64_t block
 template <template <class, class> class Entry>
 static auto find(Gate gate, Dtype dtype) {
   static constexpr decltype(Entry<Normal, fp32>::value) table[][4] = {
-#define GELU_KERNELS_ROW(name, Type, approximate)                                \
+#define GELU_KERNELS_ROW(name, Type, ...)                                        \
   {Entry<Type, fp64>::value, Entry<Type, fp32>::value, Entry<Type, fp16>::value, \
    Entry<Type, bf16>::value},
       GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_ROW)

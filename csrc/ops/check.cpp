@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <array>
 #include <cstddef>
 #include <string>
 
@@ -14,24 +15,26 @@ namespace {
 constexpr std::optional<std::string_view> optional_name(const char* name) { return name; }
 constexpr std::optional<std::string_view> optional_name(std::nullptr_t) { return std::nullopt; }
 
-#define GELU_KERNELS_ROW(id, Type, approximate) {Gate::id, #id, optional_name(approximate)},
+#define GELU_KERNELS_ROW(id, Type, approximate, alias) \
+  {Gate::id, #id, optional_name(approximate), optional_name(alias)},
 constexpr GateNames kGates[] = {GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_ROW)};
 #undef GELU_KERNELS_ROW
 
-// The gate that the argument names.
-template <class Name>
-const GateNames& find_gate(const char* op, const char* argument, Name GateNames::* name_of,
-                           std::string_view name) {
-  for (const GateNames& gate : kGates) {
-    if (gate.*name_of == name) return gate;
-  }
+using Name = std::optional<std::string_view>;
+
+// The gate that the argument names by one of its names.
+template <class NamesOf>
+const GateNames& find_gate(const char* op, const char* argument, std::string_view given,
+                           const NamesOf& names_of) {
   std::string all;
   for (const GateNames& gate : kGates) {
-    const std::optional<std::string_view> other = gate.*name_of;
-    if (other) all += c10::str(" '", *other, "'");
+    for (const Name& name : names_of(gate)) {
+      if (name == given) return gate;
+      if (name) all += c10::str(" '", *name, "'");
+    }
   }
   TORCH_CHECK_VALUE(false, "gelu_kernels::", op, ": ", argument, " must be one of", all, ", got '",
-                    name, "'");
+                    given, "'");
 }
 
 }  // namespace
@@ -39,11 +42,25 @@ const GateNames& find_gate(const char* op, const char* argument, Name GateNames:
 at::ArrayRef<GateNames> gates() { return kGates; }
 
 Gate gate_named(const char* op, std::string_view name) {
-  return find_gate(op, "gate", &GateNames::name, name).gate;
+  return find_gate(op, "gate", name,
+                   [](const GateNames& gate) { return std::array<Name, 1>{gate.name}; })
+      .gate;
+}
+
+std::string_view gate_name(const char* op, std::string_view gate) {
+  return find_gate(op, "gate", gate,
+                   [](const GateNames& gate) { return std::array<Name, 2>{gate.name, gate.alias}; })
+      .name;
 }
 
 std::string_view gate_for(const char* op, std::string_view approximate) {
-  return find_gate(op, "approximate", &GateNames::approximate, approximate).name;
+  return find_gate(op, "approximate", approximate,
+                   [](const GateNames& gate) { return std::array<Name, 1>{gate.approximate}; })
+      .name;
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  return c10::str("torch.", c10::getDtypeNames(dtype).first);
 }
 
 void check_dtype(const char* op, const at::Tensor& t, const char* name) {
@@ -51,7 +68,7 @@ void check_dtype(const char* op, const at::Tensor& t, const char* name) {
   TORCH_CHECK_TYPE(
       dtype == at::kDouble || dtype == at::kFloat || dtype == at::kHalf || dtype == at::kBFloat16,
       "gelu_kernels::", op, ": ", name, " must be float64, float32, float16 or bfloat16, got ",
-      dtype);
+      dtype_name(dtype));
 }
 
 void check_input(const char* op, const at::Tensor& x) {
@@ -97,8 +114,8 @@ void check_beside(const char* op, const Argument& argument, const Argument& othe
   TORCH_CHECK_TYPE(t.layout() == x.layout(), "gelu_kernels::", op, ": ", name,
                    " must have the layout of ", of, ", ", x.layout(), ", got ", t.layout());
   TORCH_CHECK_TYPE(t.scalar_type() == x.scalar_type(), "gelu_kernels::", op, ": ", name,
-                   " must have the dtype of ", of, ", ", x.scalar_type(), ", got ",
-                   t.scalar_type());
+                   " must have the dtype of ", of, ", ", dtype_name(x.scalar_type()), ", got ",
+                   dtype_name(t.scalar_type()));
   TORCH_CHECK_VALUE(t.device() == x.device(), "gelu_kernels::", op, ": ", name,
                     " must be on the device of ", of, ", ", x.device(), ", got ", t.device());
 }
@@ -116,6 +133,10 @@ std::optional<at::Tensor> bias_for(const char* op, std::optional<at::Tensor> bia
                                    const at::Tensor& x) {
   if (!bias) return bias;
   *bias = cast_under_autocast(*std::move(bias), x);
+  const auto dtype = bias->scalar_type();
+  TORCH_CHECK_TYPE(dtype == x.scalar_type() || !bias->is_floating_point(), "gelu_kernels::", op,
+                   ": bias must have the dtype of x, ", dtype_name(x.scalar_type()), ", got ",
+                   dtype_name(dtype), "; cast it, or call under torch.autocast, which does");
   check_bias(op, {"bias", *bias}, x);
   return bias;
 }

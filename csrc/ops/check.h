@@ -6,23 +6,31 @@
 #include <c10/macros/Export.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "csrc/gates/gates.h"
 
 namespace gelu_kernels {
 
-// The names of a gate: for `gate=` and, if it has one, for the `approximate=` of fused_gelu.
+// The names of a gate: for `gate=`, for the `approximate=` of fused_gelu, and the one that models
+// have for it, which the `gate=` of a public operator takes too.
 struct GateNames {
   Gate gate;
   std::string_view name;
-  std::optional<std::string_view> approximate;
+  std::optional<std::string_view> approximate, alias;
 };
 C10_EXPORT at::ArrayRef<GateNames> gates();
 
+// The gate of a core operator.
 Gate gate_named(const char* op, std::string_view name);
-// The name of the gate that `approximate` selects.
+// The name of the gate that the `gate=` of a public operator selects.
+std::string_view gate_name(const char* op, std::string_view gate);
+// The name of the gate that `approximate=` selects.
 C10_EXPORT std::string_view gate_for(const char* op, std::string_view approximate);
+
+// As Python prints it: torch.float32.
+std::string dtype_name(at::ScalarType dtype);
 
 void check_dtype(const char* op, const at::Tensor& t, const char* name);
 void check_input(const char* op, const at::Tensor& x);

@@ -13,23 +13,49 @@ namespace py = pybind11;
 
 namespace {
 
-// Their names for `gate=` and for `approximate=`, which may be None.
-std::vector<std::pair<std::string_view, std::optional<std::string_view>>> gates() {
-  std::vector<std::pair<std::string_view, std::optional<std::string_view>>> result;
-  for (const auto& [gate, name, approximate] : gelu_kernels::gates()) {
-    result.emplace_back(name, approximate);
+using Name = std::optional<std::string_view>;
+
+// Their names for `gate=` and for `approximate=`, and the alias for `gate=`; both may be None.
+std::vector<std::tuple<std::string_view, Name, Name>> gates() {
+  std::vector<std::tuple<std::string_view, Name, Name>> result;
+  for (const auto& [gate, name, approximate, alias] : gelu_kernels::gates()) {
+    result.emplace_back(name, approximate, alias);
   }
   return result;
 }
 
-// In the words of PyTorch's functions; pybind11 would show the C++ signature.
-[[noreturn]] void refuse(const char* function, const c10::Argument& argument, py::handle given) {
+// What words an error as the caller of one of our Python functions would.
+py::object words_for(const char* name) {
+  return py::module_::import("gelu_kernels.functional.arguments").attr(name);
+}
+
+// Of an argument of the wrong type; pybind11 would show the C++ signature.
+[[noreturn]] void refuse(const char* op, const c10::Argument& argument, py::handle given) {
   const auto type = argument.real_type();
   const auto optional = type->cast<c10::OptionalType>();
-  throw py::type_error(
-      c10::str(function, "(): argument '", argument.name(), "' must be ",
-               optional ? optional->getElementType()->annotation_str() : type->annotation_str(),
-               optional ? " or None, not " : ", not ", Py_TYPE(given.ptr())->tp_name));
+  std::string expected = optional
+                             ? c10::str(optional->getElementType()->annotation_str(), " or None")
+                             : type->annotation_str();
+  if (expected == "ScalarType") expected = "torch.dtype";
+  words_for("refuse")(op, argument.name(), expected, given);
+  throw py::error_already_set();
+}
+
+// An operator's own errors.
+void translate(std::exception_ptr thrown) {
+  const auto raise = [](PyObject* type, const c10::Error& error) {
+    const py::str message = words_for("reworded")(error.what_without_backtrace());
+    PyErr_SetObject(type, message.ptr());
+  };
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const c10::TypeError& error) {
+    raise(PyExc_TypeError, error);
+  } catch (const c10::ValueError& error) {
+    raise(PyExc_ValueError, error);
+  } catch (const c10::NotImplementedError& error) {
+    raise(PyExc_NotImplementedError, error);
+  }
 }
 
 // An operator as a function of Python objects, with the names of its schema's arguments, all of
@@ -80,6 +106,7 @@ class Binding<Operator, function> {
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
+  py::register_local_exception_translator(&translate);
   gelu_kernels::PublicOperators::for_each(
       [&]<class Operator>(Operator) { Binding<Operator, Operator::compose>::define(m); });
   // The core operators that are functions for users too.

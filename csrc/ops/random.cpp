@@ -13,7 +13,7 @@ void check_draw(const char* op, const at::Tensor& x, const at::Tensor& seed,
   TORCH_CHECK_VALUE(seed.dim() == 0, "gelu_kernels::", op, ": seed must be 0-d, got ", seed.dim(),
                     " dimensions");
   TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong, "gelu_kernels::", op,
-                   ": seed must be int64, got ", seed.scalar_type());
+                   ": seed must be int64, got ", dtype_name(seed.scalar_type()));
   TORCH_CHECK_VALUE(seed.device() == x.device(), "gelu_kernels::", op,
                     ": seed must be on the device of x, ", x.device(), ", got ", seed.device());
   const auto check_index = [op](const char* name, int64_t value) {
@@ -28,7 +28,7 @@ void check_draw(const char* op, const at::Tensor& x, const at::Tensor& seed,
 void check_mask(const char* op, const at::Tensor& mask, const Argument& argument) {
   const auto& [of, t] = argument;
   TORCH_CHECK_TYPE(mask.scalar_type() == at::kByte, "gelu_kernels::", op,
-                   ": mask must be uint8, got ", mask.scalar_type());
+                   ": mask must be uint8, got ", dtype_name(mask.scalar_type()));
   TORCH_CHECK_VALUE(mask.dim() == 1 && mask.sym_size(0) == mask_bytes(t), "gelu_kernels::", op,
                     ": mask must be a vector of a bit for each element of ", of, ", ",
                     mask_bytes(t), " bytes, got shape ", mask.sym_sizes());

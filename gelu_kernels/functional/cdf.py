@@ -11,14 +11,14 @@ from gelu_kernels.functional.arguments import number
 _NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
-def parameter(op: str, name: str, value: Tensor | float, input: Tensor) -> Tensor:
+def parameter(function: str, name: str, value: Tensor | float, input: Tensor) -> Tensor:
     """A location or scale as a tensor like ``input``."""
     if isinstance(value, (Tensor, torch.fx.Proxy)):
         return value
     if not isinstance(value, _NUMBERS):
-        value = number(op, name, value)
+        value = number(function, name, value)
     if name == "scale" and not value >= 0:
-        raise ValueError(f"gelu_kernels::{op}: scale must be at least 0, got {value}")
+        raise ValueError(f"{function}(): scale must be at least 0, got {value}")
     is_traced = isinstance(input, torch.fx.Proxy)
     if is_traced or (has_torch_function_unary(input) and not input.is_nested):
         return input.new_full((), value)  # of the same subclass

@@ -6,13 +6,13 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_unary, has_torch_function_variadic
 
 from gelu_kernels import _C
+from gelu_kernels.functional.arguments import check_save
 
 
-def draw_dither_seed(op: str, input: Tensor, save: str | None) -> Tensor:
+def draw_dither_seed(function: str, input: Tensor, save: str | None) -> Tensor:
     """Draws a seed, even if no gradient is wanted: the first forward pass of a checkpoint, which
     saves no code, must draw the same seed as the second, which does."""
-    if save is None:
-        raise ValueError(f"gelu_kernels::{op}: dither must be False without save, got True")
+    check_save(function, save, dither=True)
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.draw_seed(input)
     return _C.draw_seed(input)
@@ -53,7 +53,7 @@ def gelu(
     >>> gelu(torch.tensor([-10.0, 0.0, 1.0]))
     tensor([-7.6199e-23,  0.0000e+00,  8.4134e-01])
     """
-    seed = draw_dither_seed("fused_gelu", input, save) if dither else None
+    seed = draw_dither_seed("gelu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gelu(
             input, approximate=approximate, save=save, seed=seed
@@ -94,7 +94,7 @@ def bias_gelu(
     tensor([[ 0.8413, -0.1587],
             [ 0.8413, -0.1587]])
     """
-    seed = draw_dither_seed("fused_bias_gelu", input, save) if dither else None
+    seed = draw_dither_seed("bias_gelu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_bias_gelu(
             input, bias, approximate=approximate, save=save, seed=seed
@@ -133,7 +133,7 @@ def gate(
     >>> gate(torch.zeros(2), torch.tensor([1.0, -1.0]), gate="logistic_1702")
     tensor([ 0.8458, -0.1542])
     """
-    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    seed = draw_dither_seed("gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_variadic(input, bias):
         return torch.ops.gelu_kernels.fused_gate(input, bias, gate=gate, save=save, seed=seed)
     return _C.fused_gate(input, bias, gate, save, seed)
@@ -162,7 +162,7 @@ def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
     >>> silu(torch.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.2689,  0.0000,  0.7311])
     """
-    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    seed = draw_dither_seed("silu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gate(input, gate="logistic", save=save, seed=seed)
     return _C.fused_gate(input, None, "logistic", save, seed)
@@ -190,7 +190,7 @@ def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
     >>> lalu(torch.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.1839,  0.0000,  0.8161])
     """
-    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    seed = draw_dither_seed("lalu", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gate(input, gate="laplace", save=save, seed=seed)
     return _C.fused_gate(input, None, "laplace", save, seed)
@@ -219,7 +219,7 @@ def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False)
     >>> cauchy_gate(torch.tensor([-torch.inf, -1.0, 0.0, 1.0]))
     tensor([-0.3183, -0.2500,  0.0000,  0.7500])
     """
-    seed = draw_dither_seed("fused_gate", input, save) if dither else None
+    seed = draw_dither_seed("cauchy_gate", input, save) if dither else None
     if is_dynamo_compiling() or has_torch_function_unary(input):
         return torch.ops.gelu_kernels.fused_gate(input, gate="cauchy", save=save, seed=seed)
     return _C.fused_gate(input, None, "cauchy", save, seed)

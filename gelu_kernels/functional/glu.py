@@ -6,20 +6,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
-from gelu_kernels.functional.arguments import check_type
-
-_GATES = {approximate: name for name, approximate in _C.gates() if approximate}
-
-
-def gate_for(op: str, approximate: str) -> str:
-    """The gate that ``approximate`` selects."""
-    check_type(op, "approximate", approximate, str)
-    if approximate not in _GATES:
-        names = " ".join(map(repr, _GATES))
-        raise ValueError(
-            f"gelu_kernels::{op}: approximate must be one of {names}, got {approximate!r}"
-        )
-    return _GATES[approximate]
+from gelu_kernels.functional.arguments import gate_for
 
 
 def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none") -> Tensor:

@@ -12,6 +12,11 @@ from gelu_kernels.functional.glu import glu
 from gelu_kernels.plain import is_plain_tensor
 
 
+def _needs_own_linear(t: Tensor | None) -> bool:
+    """Whether torch's linear layer must take it. A wrong type is refused by the operator."""
+    return isinstance(t, (Tensor, torch.fx.Proxy)) and not is_plain_tensor(t)
+
+
 def gate_linear(
     input: Tensor,
     weight: Tensor,
@@ -60,7 +65,7 @@ def gate_linear(
     >>> gate_linear(x, weight)
     tensor([[1.5240]])
     """
-    if not (is_plain_tensor(weight) and is_plain_tensor(bias)):
+    if _needs_own_linear(weight) or _needs_own_linear(bias):
         return linear(gate_of(input, gate_bias, gate=gate), weight, bias)
     if is_dynamo_compiling() or has_torch_function_variadic(input, weight, bias, gate_bias):
         return torch.ops.gelu_kernels.gate_linear(
@@ -110,7 +115,7 @@ def glu_linear(
     >>> glu_linear(x, x, weight, gate="logistic")
     tensor([[1.7311]])
     """
-    if not (is_plain_tensor(weight) and is_plain_tensor(bias)):
+    if _needs_own_linear(weight) or _needs_own_linear(bias):
         hidden = glu(input, up, gate=gate, limit=limit, up_offset=up_offset)
         return linear(hidden, weight, bias)
     if is_dynamo_compiling() or has_torch_function_variadic(input, up, weight, bias):

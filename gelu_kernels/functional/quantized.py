@@ -11,7 +11,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
-from gelu_kernels.functional.glu import gate_for
+from gelu_kernels.functional.arguments import gate_for
 
 
 class Quantized(NamedTuple):

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
-from gelu_kernels.functional.arguments import number
+from gelu_kernels.functional.arguments import gate_named, number
 from gelu_kernels.nn.module import Module
 
 
@@ -23,10 +23,10 @@ class CDFGate(Module):
     Shape: any, in and out; float64, float32, float16 or bfloat16, as ``dtype`` unless under
     autocast.
 
-    Raises (in the call):
-        TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``gate`` is not as above; ``scale`` is negative (not
-            checked on a GPU).
+    Raises:
+        ValueError: ``gate`` is unknown.
+        TypeError, ValueError: in the call, a dtype, layout, shape or device is not as above;
+            ``scale`` is negative (not checked on a GPU).
 
     Training can make ``scale`` negative; if that may happen, clamp it after each step.
 
@@ -47,6 +47,7 @@ class CDFGate(Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        gate_named(type(self).__name__, gate)
         self.gate = gate
         self.num_parameters = num_parameters
         self.initial = {

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
+from gelu_kernels.functional.arguments import check_save, gate_for
 from gelu_kernels.nn.module import Module
 
 
@@ -17,6 +18,7 @@ def save_repr(module: nn.Module) -> str:
 class _Gate(Module):
     def __init__(self, *, save: str | None = None, dither: bool = False) -> None:
         super().__init__()
+        check_save(type(self).__name__, save, dither)
         self.save = save
         self.dither = dither
 
@@ -35,8 +37,8 @@ class GELU(_Gate):
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
-    Raises (in the call):
-        TypeError: the input has another dtype, or is not strided.
+    Raises:
+        TypeError: in the call, the input has another dtype, or is not strided.
         ValueError: ``approximate`` or ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the
@@ -50,6 +52,7 @@ class GELU(_Gate):
         self, approximate: str = "none", *, save: str | None = None, dither: bool = False
     ) -> None:
         super().__init__(save=save, dither=dither)
+        gate_for(type(self).__name__, approximate)
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:
@@ -75,10 +78,9 @@ class BiasGELU(_Gate):
     Shape: ``(*, features)``, in and out, with at least one dimension; float64, float32, float16
     or bfloat16, the same as the bias unless under autocast.
 
-    Raises (in the call):
-        TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not as
-            above.
+    Raises:
+        ValueError: ``approximate``, ``save`` or ``dither`` is not as above.
+        TypeError, ValueError: in the call, a dtype, layout, shape or device is not as above.
 
     Accuracy: as :class:`GELU` for the sum, which is not rounded to 16 bits in between.
 
@@ -97,6 +99,7 @@ class BiasGELU(_Gate):
         dither: bool = False,
     ) -> None:
         super().__init__(save=save, dither=dither)
+        gate_for(type(self).__name__, approximate)
         self.features = features
         self.approximate = approximate
         self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
@@ -125,8 +128,7 @@ class SiLU(_Gate):
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises:
-        ValueError: ``inplace`` is True.
-        TypeError, ValueError: in the call, as :class:`LaLU`.
+        TypeError, ValueError: as :class:`LaLU`; ``inplace`` is True.
 
     Accuracy: as :func:`gelu_kernels.functional.silu`.
 
@@ -159,8 +161,8 @@ class LaLU(_Gate):
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
-    Raises (in the call):
-        TypeError: the input has another dtype, or is not strided.
+    Raises:
+        TypeError: in the call, the input has another dtype, or is not strided.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.lalu`.
@@ -184,8 +186,8 @@ class CauchyGate(_Gate):
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
-    Raises (in the call):
-        TypeError: the input has another dtype, or is not strided.
+    Raises:
+        TypeError: in the call, the input has another dtype, or is not strided.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.cauchy_gate`.

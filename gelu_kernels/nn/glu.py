@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from gelu_kernels import functional
+from gelu_kernels.functional.arguments import gate_for
 from gelu_kernels.nn.module import Module
 
 
@@ -17,9 +18,10 @@ class GEGLU(Module):
 
     Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
 
-    Raises (in the call):
-        TypeError: the input has another dtype, or is not strided.
-        ValueError: the last dimension is odd, or there is none; ``approximate`` is unknown.
+    Raises:
+        ValueError: ``approximate`` is unknown.
+        TypeError: in the call, the input has another dtype, or is not strided.
+        ValueError: in the call, the last dimension is odd, or there is none.
 
     Accuracy: as :func:`gelu_kernels.functional.geglu`.
 
@@ -32,6 +34,7 @@ class GEGLU(Module):
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
+        gate_for(type(self).__name__, approximate)
         self.approximate = approximate
 
     def forward(self, input: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
+from gelu_kernels.functional.arguments import check_save, gate_for, gate_named
 from gelu_kernels.nn.gate import save_repr
 from gelu_kernels.nn.module import Module
 
@@ -53,10 +54,10 @@ class LinearGELU(LinearParameters):
     Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
     the same as the weight unless under autocast.
 
-    Raises (in the call):
-        TypeError, RuntimeError: a dtype or layout is not as above.
-        ValueError, RuntimeError: a shape, a device, ``approximate``, ``save`` or ``dither`` is not
-            as above.
+    Raises:
+        ValueError: ``approximate``, ``save`` or ``dither`` is not as above.
+        TypeError, ValueError, RuntimeError: in the call, a dtype, layout, shape or device is not as
+            above.
 
     Accuracy: as :class:`GELU` for the sum of product and bias. In 16 bits the product is rounded
     before the bias is added; the sum is not.
@@ -81,6 +82,8 @@ class LinearGELU(LinearParameters):
         dither: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        gate_for(type(self).__name__, approximate)
+        check_save(type(self).__name__, save, dither)
         self.approximate = approximate
         self.save = save
         self.dither = dither
@@ -110,9 +113,9 @@ class GateLinear(LinearParameters):
     Shape: ``(*, in_features)`` to ``(*, out_features)``; float64, float32, float16 or bfloat16,
     the same as the weight unless under autocast.
 
-    Raises (in the call):
-        TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device or ``gate`` is not as above.
+    Raises:
+        ValueError: ``gate`` is unknown.
+        TypeError, ValueError: in the call, a dtype, layout, shape or device is not as above.
 
     Accuracy, memory, source: as :func:`gelu_kernels.functional.gate_linear`.
 
@@ -135,6 +138,7 @@ class GateLinear(LinearParameters):
         gate_bias: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        gate_named(type(self).__name__, gate)
         self.gate = gate
         self.gate_bias = (
             nn.Parameter(torch.zeros(in_features, device=device, dtype=dtype))
@@ -167,9 +171,10 @@ class GLULinear(LinearParameters):
     to ``(*, out_features)``; float64, float32, float16 or bfloat16, the same as the weight unless
     under autocast.
 
-    Raises (in the call):
-        TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a device, ``gate``, ``limit`` or ``up_offset`` is not as above.
+    Raises:
+        ValueError: ``gate`` is unknown.
+        TypeError, ValueError: in the call, a dtype, layout, shape or device, ``limit`` or
+            ``up_offset`` is not as above.
 
     Accuracy, memory, source: as :func:`gelu_kernels.functional.glu_linear`.
 
@@ -193,6 +198,7 @@ class GLULinear(LinearParameters):
         up_offset: float = 0.0,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        gate_named(type(self).__name__, gate)
         self.gate = gate
         self.limit = limit
         self.up_offset = up_offset

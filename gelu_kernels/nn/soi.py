@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from gelu_kernels import functional
+from gelu_kernels.functional.arguments import gate_named
 from gelu_kernels.nn.module import Module
 
 
@@ -17,9 +18,9 @@ class SOIMap(Module):
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
-    Raises (in the call):
-        TypeError: the input has another dtype, or is not strided.
+    Raises:
         ValueError: ``gate`` is unknown.
+        TypeError: in the call, the input has another dtype, or is not strided.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
     :func:`gelu_kernels.functional.soi_map`; in evaluation as :class:`GELU`.
@@ -36,6 +37,7 @@ class SOIMap(Module):
 
     def __init__(self, gate: str = "normal") -> None:
         super().__init__()
+        gate_named(type(self).__name__, gate)
         self.gate = gate
 
     def forward(self, input: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ docs need to know about each."""
 from gelu_kernels import _C
 from gelu_kernels.operators.types import CoreOperator, Operator, PublicOperator
 
-APPROXIMATE: dict[str, str | None] = dict(_C.gates())  # PyTorch's names of the gates
+# PyTorch's names of the gates.
+APPROXIMATE: dict[str, str | None] = {gate: approximate for gate, approximate, _ in _C.gates()}
 
 CORE = (
     CoreOperator("gate_forward", "gate"),

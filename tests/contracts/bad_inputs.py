@@ -36,11 +36,11 @@ def quantised(t: Tensor) -> Tensor:
 FLOATING = "must be float64, float32, float16 or bfloat16"
 DISPATCHED = {"is_dispatched": True, "has_meta": False}
 UNSUITED = [
-    Bad("int64", Tensor.long, TypeError, f"{FLOATING}, got (Long|long)"),
-    Bad("uint8", Tensor.byte, TypeError, f"{FLOATING}, got (Byte|unsigned char)"),
-    Bad("bool", Tensor.bool, TypeError, f"{FLOATING}, got (Bool|bool)"),
-    Bad("complex", lambda t: t.to(torch.complex64), TypeError, f"{FLOATING}, got"),
-    Bad("float8", lambda t: t.to(torch.float8_e4m3fn), TypeError, f"{FLOATING}, got"),
+    Bad("int64", Tensor.long, TypeError, f"{FLOATING}, got torch.int64"),
+    Bad("uint8", Tensor.byte, TypeError, f"{FLOATING}, got torch.uint8"),
+    Bad("bool", Tensor.bool, TypeError, f"{FLOATING}, got torch.bool"),
+    Bad("complex", lambda t: t.to(torch.complex64), TypeError, f"{FLOATING}, got torch.complex64"),
+    Bad("float8", lambda t: t.to(torch.float8_e4m3fn), TypeError, f"{FLOATING}, got torch.float8"),
     Bad("COO", Tensor.to_sparse, TypeError, "must be a strided tensor, got .*Sparse", **DISPATCHED),
     Bad("CSR", Tensor.to_sparse_csr, TypeError, "must be a strided tensor", **DISPATCHED),
     Bad("mkldnn", Tensor.to_mkldnn, TypeError, "must be a strided tensor", **DISPATCHED),
@@ -56,7 +56,7 @@ def elsewhere(of: str) -> Bad:
 
 def unlike(of: str, layout: str) -> list[Bad]:
     """Of another layout, dtype or device."""
-    message = f"must have the dtype of {of}, (Float|float), got"
+    message = f"must have the dtype of {of}, torch.float32, got torch."
     return [
         Bad("sparse", Tensor.to_sparse, TypeError, f"must {layout}", **DISPATCHED),
         Bad("float64", Tensor.double, TypeError, message),
@@ -120,7 +120,7 @@ def no_vector_of(each: str, size: int) -> Callable[[str], list[Bad]]:
     def no_vector(of: str) -> list[Bad]:
         vector = f"must be a vector of {each} for each element of {of}, {size} bytes, got shape"
         return [
-            Bad("bool", Tensor.bool, TypeError, "must be uint8, got (Bool|bool)"),
+            Bad("bool", Tensor.bool, TypeError, "must be uint8, got torch.bool"),
             Bad("more", lambda t: t.repeat(2), ValueError, rf"{vector} \[{2 * size}\]"),
             Bad("0-d", lambda t: t[0], ValueError, rf"{vector} \[\]"),
             elsewhere(of),
@@ -131,7 +131,7 @@ def no_vector_of(each: str, size: int) -> Callable[[str], list[Bad]]:
 
 def no_scalar(of: str) -> list[Bad]:
     return [
-        Bad("int32", Tensor.int, TypeError, "must be int64, got (Int|int)"),
+        Bad("int32", Tensor.int, TypeError, "must be int64, got torch.int32"),
         Bad("1-d", lambda t: t[None], ValueError, "must be 0-d, got 1 dimensions"),
         elsewhere(of),
     ]

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from gelu_kernels import functional
+from gelu_kernels import functional, nn
 from tests.cases import each
 
 FUNCTIONS = {
@@ -33,13 +34,13 @@ OF_A_NUMBER: dict[str, Callable[[Tensor, object], Tensor]] = {
     "cdf_gate scale": lambda x, n: functional.cdf_gate(x, 0.0, n),
     "soi_map loc": lambda x, n: functional.soi_map(x, loc=n, generator=generator()),
     "soi_map scale": lambda x, n: functional.soi_map(x, scale=n, generator=generator()),
-    "fused_bias_gelu_dropout p": lambda x, n: functional.bias_gelu_dropout(
+    "bias_gelu_dropout p": lambda x, n: functional.bias_gelu_dropout(
         x, x[0], n, generator=generator()
     ),
-    "fused_gate_dropout p": lambda x, n: functional.gate_dropout(x, p=n, generator=generator()),
-    "fused_glu_dropout p": lambda x, n: functional.glu_dropout(x, x, n, generator=generator()),
-    "fused_glu limit": lambda x, n: functional.glu(x, x, gate="normal", limit=n),
-    "fused_glu up_offset": lambda x, n: functional.glu(x, x, gate="normal", up_offset=n),
+    "gate_dropout p": lambda x, n: functional.gate_dropout(x, p=n, generator=generator()),
+    "glu_dropout p": lambda x, n: functional.glu_dropout(x, x, n, generator=generator()),
+    "glu limit": lambda x, n: functional.glu(x, x, gate="normal", limit=n),
+    "glu up_offset": lambda x, n: functional.glu(x, x, gate="normal", up_offset=n),
     "glu_linear limit": lambda x, n: functional.glu_linear(x, x, x, limit=n),
     "glu_linear up_offset": lambda x, n: functional.glu_linear(x, x, x, up_offset=n),
 }
@@ -69,14 +70,14 @@ def test_taken_as_a_float(function: str, number: object) -> None:
 
 @each(function=OF_A_NUMBER, value=NOT_NUMBERS)
 def test_what_is_no_number_is_refused(function: str, value: object) -> None:
-    operator, argument = function.split()
-    with pytest.raises(TypeError, match=rf"{operator}\b.*\b{argument}\b.* must be"):
+    name, argument = function.split()
+    with pytest.raises(TypeError, match=rf"^{name}\(\): argument '{argument}' must be"):
         OF_A_NUMBER[function](x, value)
 
 
 def test_a_negative_scale_of_another_type_is_refused() -> None:
     for scale in (np.float32(-1), Fraction(-1), Decimal("nan")):
-        with pytest.raises(ValueError, match="cdf_gate: scale must be at least 0, got"):
+        with pytest.raises(ValueError, match=r"cdf_gate\(\): scale must be at least 0, got"):
             functional.cdf_gate(x, 0.0, scale)
 
 
@@ -93,8 +94,6 @@ OPERANDS = {
     "gate": "normal",
 }
 OF_DEQUANTIZE = {"data": x.to(torch.float8_e4m3fn), "scale": torch.ones(8, 1)}
-# The operators' names of arguments. A function that has it for another name takes no Tensor.
-NAMES = {"input": "x", "grad": "dy"}
 PARAMETERS = [
     (function, name)
     for function, call in FUNCTIONS.items()
@@ -125,9 +124,115 @@ def test_wrong_type(parameter: tuple[str, str], value: object) -> None:
     with pytest.raises(TypeError) as error:
         FUNCTIONS[function](**required(function) | {name: value})
     message = str(error.value)
-    assert re.search(rf"\b({name}|{NAMES.get(name, name)})\b", message)
+    kind = type(value).__name__
+    assert re.match(rf"{function}\(\): argument '{name}' must be [^,]+, not {kind}", message)
     assert "\n" not in message
-    assert not re.search(r"(?<!gelu_kernels)::|Supports|typing|Declaration|combination", message)
+    assert not re.search("::|Supports|typing|Declaration|combination|ScalarType", message)
+
+
+F, ONES_OF_16_BITS = functional, torch.ones(8, dtype=torch.bfloat16)
+MESSAGES: dict[str, Callable[[], object]] = {
+    "bias_gelu(): argument 'bias' must be Tensor, not NoneType; without a bias, use gelu": (
+        lambda: F.bias_gelu(x, None)
+    ),
+    "bias_soi_map(): argument 'bias' must be Tensor, not NoneType; without a bias, use soi_map": (
+        lambda: F.bias_soi_map(x, None)
+    ),
+    "gate(): argument 'bias' must be Tensor or None, not str; the gate is a keyword: gate='silu'": (
+        lambda: F.gate(x, "silu")
+    ),
+    "gelu(): argument 'input' must be Tensor, not ndarray; torch.as_tensor makes one of it": (
+        lambda: F.gelu(np.ones(3))
+    ),
+    "gelu(): argument 'approximate' must be str, not NoneType; one of 'none' 'tanh' 'sigmoid'": (
+        lambda: F.gelu(x, approximate=None)
+    ),
+    "swiglu(): argument 'up' must be Tensor or None, not float": lambda: F.swiglu(x, 3.0),
+    "swiglu(): input must be float64, float32, float16 or bfloat16, got torch.int64": (
+        lambda: nn.SwiGLU()(x.long())
+    ),
+    "swiglu(): the last dimension of input must be even, got length 7": (
+        lambda: F.swiglu(x[:, :7])
+    ),
+    "quantized_geglu(): input must be float32 or bfloat16, got torch.float16": (
+        lambda: F.quantized_geglu(x.half())
+    ),
+    "quantized_geglu(): approximate must be one of 'none' 'tanh' 'sigmoid', got 'erf'": (
+        lambda: F.quantized_geglu(x, approximate="erf")
+    ),
+    "quantized_gate_backward(): grad must have the dtype of input, torch.bfloat16, got"
+    " torch.float32": lambda: F.quantized_gate_backward(x, x.bfloat16()),
+    "bias_gelu(): bias must have the dtype of input, torch.float32, got torch.bfloat16; cast it, or"
+    " call under torch.autocast, which does": lambda: F.bias_gelu(x, ONES_OF_16_BITS),
+    "GEGLU(): argument 'approximate' must be str, not int; one of 'none' 'tanh' 'sigmoid'": (
+        lambda: nn.GEGLU(8)
+    ),
+    "GELU(): save must be None, '8bit' or '4bit', got '2bit'": lambda: nn.GELU(save="2bit"),
+    "SiLU(): dither must be False without save, got True": lambda: nn.SiLU(dither=True),
+    "silu(): dither must be False without save, got True": lambda: F.silu(x, dither=True),
+    "MLP(): dropout must be from 0 to 1, got 2": lambda: nn.MLP(2, 2, dropout=2),
+}
+
+
+@each(message=MESSAGES)
+def test_words(message: str) -> None:
+    """In full: the function as it was called, the argument as it is named there, dtypes as PyTorch
+    writes them, and what to write instead where that is clear."""
+    with pytest.raises((TypeError, ValueError)) as error:
+        MESSAGES[message]()
+    assert str(error.value) == message
+
+
+GATE_MODULES = {
+    "CDFGate": {},
+    "GLULinear": {"in_features": 2, "out_features": 2},
+    "GateLinear": {"in_features": 2, "out_features": 2},
+    "MLP": {"features": 2, "hidden": 2},
+    "SOIMap": {},
+}
+
+
+@each(module=GATE_MODULES)
+def test_constructors_check_the_gate(module: str) -> None:
+    make, given = getattr(nn, module), GATE_MODULES[module]
+    assert GATE_MODULES.keys() == {
+        name for name in nn.__all__ if "gate" in inspect.signature(getattr(nn, name)).parameters
+    }
+    with pytest.raises(ValueError, match=rf"^{module}\(\): gate must be one of .* got 'swish'"):
+        make(**given, gate="swish")
+    with pytest.raises(TypeError, match=rf"^{module}\(\): argument 'gate' must be str, not int"):
+        make(**given, gate=8)
+    assert repr(make(**given, gate="silu")).count("gate='silu'") == 1
+
+
+ALIASES = {"normal": "gelu", "normal_tanh": "gelu_tanh"}
+ALIASES |= {"logistic_1702": "quick_gelu", "logistic": "silu"}
+
+
+@each(function=FUNCTIONS, gate=ALIASES)
+def test_names_that_models_use(function: str, gate: str) -> None:
+    """They select the same gate wherever ``gate=`` is taken."""
+    call = FUNCTIONS[function]
+    if "gate" not in inspect.signature(call).parameters:
+        return
+    given = required(function) | {"gate": gate}
+    if "quantized" in function:
+        given |= {name: t.repeat(1, 4) for name, t in given.items() if name in ("input", "grad")}
+        given |= {"up": given["input"]} if "glu" in function else {}
+    if function == "glu_linear":
+        given |= {"weight": x}
+    torch.manual_seed(0)
+    expected = call(**given)
+    torch.manual_seed(0)
+    torch.testing.assert_close(call(**given | {"gate": ALIASES[gate]}), expected, rtol=0, atol=0)
+
+
+def test_operators_take_the_same_names() -> None:
+    y = torch.ops.gelu_kernels.fused_glu(x, x, gate="silu")
+    assert torch.equal(y, functional.swiglu(x, x))
+    graph = make_fx(lambda x: functional.gate(x, gate="silu"))(x).graph
+    (core,) = (node for node in graph.nodes if node.op == "call_function")
+    assert core.args[-1] == "logistic"
 
 
 @each(function=FUNCTIONS)

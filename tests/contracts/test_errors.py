@@ -1,4 +1,5 @@
-"""Bad input: a Python exception that names the operator and the argument, by every route."""
+"""Bad input: a Python exception that names the function or operator and the argument, by every
+route."""
 
 import re
 from contextlib import AbstractContextManager, nullcontext
@@ -39,17 +40,25 @@ def with_bad(call: Call, argument: str, bad: Bad, device: str = "cpu") -> list[T
     return [t if t.is_meta else t.to(device) for t in given.values()]
 
 
-def expected(call: Call, argument: str, bad: Bad) -> tuple[object, str]:
+def by_function(call: Call) -> bool:
+    return isinstance(call.op, PublicOperator)
+
+
+def expected(call: Call, argument: str, bad: Bad, through_torch: bool = False) -> tuple:
     """The type of the exception, and its message."""
+    about = bad.about(argument)
+    if by_function(call) and not through_torch:
+        about = re.sub(r"\bx\b", "input", about)
+        return bad.error, rf"^({'|'.join(call.op.functions)})\(\): {about}"
     # A core operator that is made of another may speak of that one.
     op = f"gelu_kernels::{call.op.name.removesuffix('_bias').removesuffix('_weight')}"
-    if bad.is_dispatched and not isinstance(call.op, PublicOperator):
+    if bad.is_dispatched and not by_function(call):
         return (NotImplementedError, bad.error), op
-    return bad.error, f"{op}(_bias|_weight)?: {bad.about(argument)}"
+    return bad.error, f"{op}(_bias|_weight)?: {about}"
 
 
-def raises(*case: object) -> AbstractContextManager:
-    error, message = expected(*case)
+def raises(*case: object, **route: bool) -> AbstractContextManager:
+    error, message = expected(*case, **route)
     return pytest.raises(error, match=message)
 
 
@@ -62,10 +71,11 @@ def test_bad_input(case: Case) -> None:
     call, *_ = case
     tensors = with_bad(*case)
     for route in (call, call.through_torch):
+        through_torch = route is not call
         for mode in (nullcontext, torch.no_grad, torch.inference_mode):
-            with mode(), raises(*case):
+            with mode(), raises(*case, through_torch=through_torch):
                 route(*tensors)
-        with raises(*case):
+        with raises(*case, through_torch=through_torch):
             route(*map(recorded, tensors))
 
 
@@ -108,7 +118,7 @@ def test_bad_input_under_compile(case: Case) -> None:
     """Dynamo calls the kernels for meta tensors, which test_bad_input_on_meta tries one by one."""
     torch._dynamo.reset()
     compiled = torch.compile(case[0].operator(), fullgraph=True, backend="eager")
-    _, message = expected(*case)
+    _, message = expected(*case, through_torch=True)
     with pytest.raises(Exception, match=message):  # dynamo's own, around ours
         compiled(*with_bad(*case))
 
@@ -116,14 +126,15 @@ def test_bad_input_under_compile(case: Case) -> None:
 @each(call=[call for call in PUBLIC_CALLS if len(call.tensors) > 1])
 def test_autocast_casts_no_integers(call: Call) -> None:
     first, *others = call.inputs(SHAPE, torch.ones)
-    message = f"{call.op.name}: .* must have the dtype of x"
+    message = rf"^({'|'.join(call.op.functions)})\(\): .* must have the dtype of input"
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(TypeError, match=message):
         call(first, *(t.int() for t in others))
 
 
 def names_of(call: Call) -> str:
     """The operator's or its functions'."""
-    return f"({'|'.join([call.op.name, *getattr(call.op, 'functions', ())])})"
+    functions = [rf"{name}\(\)" for name in getattr(call.op, "functions", ())]
+    return f"({'|'.join([f'gelu_kernels::{call.op.name}', *functions])})"
 
 
 @each(call=SELECTED, gate=["", "None", "Normal", "erf", "norm\0al", "é"])
@@ -131,7 +142,7 @@ def test_unknown_gate(call: Call, gate: str) -> None:
     tensors = call.inputs(SHAPE, torch.ones)
     for route in (call, call.through_torch):
         for arguments in (tensors, [*map(recorded, tensors)]):
-            with pytest.raises(ValueError, match=f"gelu_kernels::{names_of(call)}: ") as caught:
+            with pytest.raises(ValueError, match=f"^{names_of(call)}: ") as caught:
                 route(*arguments, gate=gate)
             message = str(caught.value)
             keyword = re.search(": (gate|approximate) must be one of", message)[1]

@@ -200,6 +200,46 @@ def test_mlp_loads_its_states_of_version_0_2() -> None:
         assert torch.equal(t, expected[name])
 
 
+@each(bias=[False, True])
+def test_mlp_loads_halves_that_are_apart(bias: bool) -> None:
+    """As models keep them: gate, up and down. What it saves has them in one."""
+    of_model = torch.nn.ModuleDict({name: torch.nn.Linear(8, 12, bias) for name in ("gate", "up")})
+    of_model["down"] = torch.nn.Linear(12, 8, bias)
+    model = torch.nn.Sequential(nn.MLP(8, 12, gate="silu", glu=True, bias=bias))
+    state = {f"0.{name}": t for name, t in of_model.state_dict().items()}
+    model.load_state_dict(state)
+    assert "0.gate.weight" in state
+    x = normal(5, 8).float()
+    hidden = reference.logistic(of_model["gate"](x)) * of_model["up"](x)
+    torch.testing.assert_close(model(x), of_model["down"](hidden))
+    model.load_state_dict(model.state_dict())
+
+
+@each(kind=[{}, {"glu": True}])
+def test_mlp_starts_as_its_linear_layers(kind: dict) -> None:
+    torch.manual_seed(0)
+    mlp = nn.MLP(8, 12, **kind)
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(8, 24 if kind else 12), torch.nn.Linear(12, 8)
+    expected = [t for layer in layers for t in layer.parameters()]
+    assert all(map(torch.equal, mlp.parameters(), expected))
+    assert mlp.up.bias.abs().min() > 0
+
+
+@each(glu=[False, True], bias=[False, True])
+def test_dropout_of_mlp(glu: bool, bias: bool) -> None:
+    """In training an element of the hidden layer is zero, or what it was times 1 / (1 - p)."""
+    mlp = nn.MLP(8, 12, glu=glu, bias=bias, dropout=0.25, dtype=torch.float64)
+    x, seen = normal(500, 8), []
+    mlp.down.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    torch.testing.assert_close(mlp.eval()(x), of_mlp(mlp, x))
+    mlp.train()(x)
+    kept, dropped = seen
+    is_zero = dropped == 0
+    assert abs(is_zero.double().mean() - 0.25) < 4 * (0.25 * 0.75 / is_zero.numel()) ** 0.5
+    torch.testing.assert_close(dropped, torch.where(is_zero, 0.0, kept / 0.75))
+
+
 LAYERS = [nn.LinearGELU, nn.GateLinear, partial(nn.GateLinear, gate_bias=True), nn.GLULinear]
 
 

@@ -21,7 +21,7 @@ mp = mpmath.MPContext()
 mp.dps = 60
 mpf = mp.mpf
 
-GATES = tuple(name for name, _ in gelu_kernels._C.gates())
+GATES = tuple(name for name, *_ in gelu_kernels._C.gates())
 VALUE, DERIVATIVE, SECOND_DERIVATIVE = range(3)
 
 # (bits of the significand, the smallest exponent of a normal number)

@@ -29,8 +29,8 @@ struct CdfGateBackwardNode final : BackwardNode<CdfGateBackwardNode> {
 
 Tensor distribution(const Tensor& z, Gate gate) {
   switch (gate) {
-#define GELU_KERNELS_CASE(name, Type, approximate) \
-  case Gate::name:                                 \
+#define GELU_KERNELS_CASE(name, Type, ...) \
+  case Gate::name:                         \
     return Type::distribution_formula(z);
     GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_CASE)
 #undef GELU_KERNELS_CASE
@@ -40,8 +40,8 @@ Tensor distribution(const Tensor& z, Gate gate) {
 
 Tensor density(const Tensor& z, Gate gate) {
   switch (gate) {
-#define GELU_KERNELS_CASE(name, Type, approximate) \
-  case Gate::name:                                 \
+#define GELU_KERNELS_CASE(name, Type, ...) \
+  case Gate::name:                         \
     return Type::density_formula(z);
     GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_CASE)
 #undef GELU_KERNELS_CASE

@@ -55,7 +55,7 @@ Parameters parameters_for(const char* op, const Tensor& loc, const Tensor& scale
 
 Tensor CdfGate::compose(const Tensor& x, const Tensor& loc, const Tensor& scale,
                         std::string_view gate) {
-  gate_named(name(), gate);
+  gate = gate_name(name(), gate);
   check_input(name(), x);
   if (x.layout() == at::kJagged) {
     return map_values(name(), x,

@@ -38,7 +38,7 @@ void check_coded_backward(const char* op, const Tensor& dy, const Tensor& code, 
   TORCH_CHECK_VALUE(!has_bias || dy.dim() > 0, "gelu_kernels::", op,
                     ": dy must have a last dimension for the bias, got a 0-d tensor");
   TORCH_CHECK_TYPE(code.scalar_type() == at::kByte, "gelu_kernels::", op,
-                   ": code must be uint8, got ", code.scalar_type());
+                   ": code must be uint8, got ", dtype_name(code.scalar_type()));
   const c10::SymInt bytes = code_bytes(dy.sym_numel(), bits);
   TORCH_CHECK_VALUE(code.dim() == 1 && code.sym_size(0) == bytes, "gelu_kernels::", op,
                     ": code must be a vector of ", bits, " bits for each element of dy, ", bytes,

@@ -51,7 +51,7 @@ Tensor apply_dropout(const char* op, const Tensor& x, OptionalTensor bias, doubl
     });
   }
   bias = bias_for(op, std::move(bias), x);
-  gate_named(op, gate);
+  gate = gate_name(op, gate);
   OptionalTensor seed;
   if (p > 0 || saved.dither) seed = draw_seed(op, x, generator);
   if (saved.save) return apply_coded_gate(op, x, bias, gate, *saved.save, seed, p, saved.dither);
@@ -85,6 +85,7 @@ Tensor FusedGluDropout::compose(const Tensor& x, const OptionalTensor& up, doubl
                                 std::string_view gate, bool training,
                                 const std::optional<at::Generator>& generator) {
   check_p(name(), p);
+  gate = gate_name(name(), gate);
   if (!training || p == 0) {
     return FusedGlu::compose(x, up, gate, /*limit=*/std::nullopt, /*up_offset=*/0,
                              /*weight=*/std::nullopt);

@@ -34,8 +34,8 @@ struct GateDoubleBackwardNode final : BackwardNode<GateDoubleBackwardNode> {
 // g''(x) made of differentiable operations.
 Tensor second_derivative(const Tensor& x, Gate gate) {
   switch (gate) {
-#define GELU_KERNELS_CASE(name, Type, approximate) \
-  case Gate::name:                                 \
+#define GELU_KERNELS_CASE(name, Type, ...) \
+  case Gate::name:                         \
     return Type::second_derivative_formula(x);
     GELU_KERNELS_FOR_EACH_GATE(GELU_KERNELS_CASE)
 #undef GELU_KERNELS_CASE

@@ -46,8 +46,7 @@ Tensor FusedBiasGelu::compose(const Tensor& x, const Tensor& bias, std::string_v
 
 Tensor FusedGate::compose(const Tensor& x, const OptionalTensor& bias, std::string_view gate,
                           std::optional<std::string_view> save, const OptionalTensor& seed) {
-  gate_named(name(), gate);
-  return apply_gate(name(), x, bias, gate, save, seed);
+  return apply_gate(name(), x, bias, gate_name(name(), gate), save, seed);
 }
 
 }  // namespace gelu_kernels

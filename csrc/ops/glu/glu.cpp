@@ -91,6 +91,7 @@ Tensor FusedGlu::compose(const Tensor& x, const OptionalTensor& up, std::string_
                          std::optional<double> limit, double up_offset,
                          const OptionalTensor& weight) {
   check_input(name(), x);
+  gate = gate_name(name(), gate);
   const OptionalTensor up_like_x = up ? cast_under_autocast(*up, x) : up;
   const OptionalTensor weight_like_x = weight ? cast_under_autocast(*weight, x) : weight;
   const GluOptions options{weight_like_x, gate, limit, up_offset};

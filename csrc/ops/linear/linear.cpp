@@ -60,7 +60,8 @@ struct Layer {
     TORCH_CHECK_TYPE(t.layout() == at::kStrided, "gelu_kernels::", op, ": ", name,
                      " must be a strided tensor, got layout ", t.layout());
     TORCH_CHECK_TYPE(t.scalar_type() == dtype, "gelu_kernels::", op, ": ", name,
-                     " must have the dtype of x, ", dtype, ", got ", t.scalar_type());
+                     " must have the dtype of x, ", dtype_name(dtype), ", got ",
+                     dtype_name(t.scalar_type()));
     TORCH_CHECK_VALUE(t.device() == x.device(), "gelu_kernels::", op, ": ", name,
                       " must be on the device of x, ", x.device(), ", got ", t.device());
   }
@@ -78,7 +79,7 @@ void check_has_features(const char* op, const Tensor& x) {
 Tensor GateLinear::compose(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                            const OptionalTensor& gate_bias, std::string_view gate) {
   check_has_features(name(), x);
-  gate_named(name(), gate);
+  gate = gate_name(name(), gate);
   const Layer layer(name(), x, x.sym_size(-1), weight, bias);
   if (x.layout() == at::kJagged) {
     return at::linear(
@@ -94,6 +95,7 @@ Tensor GluLinear::compose(const Tensor& x, const OptionalTensor& up, const Tenso
                           const OptionalTensor& bias, std::string_view gate,
                           std::optional<double> limit, double up_offset) {
   check_has_features(name(), x);
+  gate = gate_name(name(), gate);
   const OptionalTensor up_like_x = up ? cast_under_autocast(*up, x) : up;
   const GluOptions options{std::nullopt, gate, limit, up_offset};
   up ? check_glu(name(), x, *up_like_x, options) : check_glu_halves(name(), x, options);

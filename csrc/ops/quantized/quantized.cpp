@@ -20,7 +20,7 @@ std::vector<Tensor> QuantizedGate::compose(const Tensor& x, const OptionalTensor
                                            std::string_view along, std::string_view mode,
                                            std::string_view swizzle) {
   check_input(name(), x);
-  gate_named(name(), gate);
+  gate = gate_name(name(), gate);
   recipe_of(name(), {dtype, scaling, along, mode, swizzle}, x, scale);
   return wanted(along, quantized_gate_forward(x, bias_for(name(), bias, x), scale, gate, dtype,
                                               scaling, along, mode, swizzle));
@@ -31,6 +31,7 @@ std::vector<Tensor> QuantizedGlu::compose(const Tensor& x, const OptionalTensor&
                                           std::string_view scaling, const OptionalTensor& scale,
                                           std::string_view along, std::string_view mode,
                                           std::string_view swizzle) {
+  gate = gate_name(name(), gate);
   const OptionalTensor up_like_x = up ? cast_under_autocast(*up, x) : up;
   const GluOptions plain{std::nullopt, gate, std::nullopt, 0};
   up ? check_glu(name(), x, *up_like_x, plain) : check_glu_halves(name(), x, plain);

@@ -48,7 +48,7 @@ int64_t divisor_of(Scaling scaling) {
 void check_scale(const char* op, const Tensor& x, const OptionalTensor& scale) {
   TORCH_CHECK_VALUE(scale, "gelu_kernels::", op, ": scale must be given for TensorWise");
   TORCH_CHECK_TYPE(scale->scalar_type() == at::kFloat, "gelu_kernels::", op,
-                   ": scale must be float32, got ", scale->scalar_type());
+                   ": scale must be float32, got ", dtype_name(scale->scalar_type()));
   TORCH_CHECK_TYPE(scale->layout() == at::kStrided, "gelu_kernels::", op,
                    ": scale must be a strided tensor, got layout ", scale->layout());
   TORCH_CHECK_VALUE(scale->sym_numel() == 1, "gelu_kernels::", op,
@@ -68,7 +68,8 @@ Recipe recipe_of(const char* op, const QuantizeOptions& options, const Tensor& x
   static constexpr const char* kSwizzles[] = {"NO_SWIZZLE", "SWIZZLE_32_4_4"};
   TORCH_CHECK_TYPE(options.dtype == at::kFloat8_e4m3fn || options.dtype == at::kFloat8_e5m2,
                    "gelu_kernels::", op,
-                   ": dtype must be torch.float8_e4m3fn or torch.float8_e5m2, got ", options.dtype);
+                   ": dtype must be torch.float8_e4m3fn or torch.float8_e5m2, got ",
+                   dtype_name(options.dtype));
   const auto scaling = static_cast<Scaling>(find_name(op, "scaling", kScalings, options.scaling));
   const size_t along = find_name(op, "along", kAlong, options.along);
   const Recipe recipe{options.dtype,
@@ -84,7 +85,8 @@ Recipe recipe_of(const char* op, const QuantizeOptions& options, const Tensor& x
                     ": swizzle must be 'NO_SWIZZLE' for ", options.scaling, ", got '",
                     options.swizzle, "'");
   TORCH_CHECK_TYPE(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16,
-                   "gelu_kernels::", op, ": x must be float32 or bfloat16, got ", x.scalar_type());
+                   "gelu_kernels::", op, ": x must be float32 or bfloat16, got ",
+                   dtype_name(x.scalar_type()));
   TORCH_CHECK_TYPE(x.layout() == at::kStrided, "gelu_kernels::", op,
                    ": x must be a strided tensor, got layout ", x.layout());
   TORCH_CHECK_VALUE(x.dim() > 0, "gelu_kernels::", op,

@@ -37,7 +37,7 @@ Tensor apply_soi_map(const char* op, const Tensor& x, OptionalTensor bias, std::
     });
   }
   bias = bias_for(op, std::move(bias), x);
-  gate_named(op, gate);  // before a seed is drawn
+  gate = gate_name(op, gate);  // checked before a seed is drawn
   return std::get<0>(soi_forward(x, bias, draw_seed(op, x, generator), gate, /*offset=*/0,
                                  /*row_length=*/0,
                                  /*row_stride=*/0));
@@ -56,7 +56,7 @@ Tensor SoiMap::compose(const Tensor& x, std::string_view gate, const OptionalTen
   }
   const auto [own_loc, own_scale] =
       parameters_for(name(), loc ? *loc : x.new_zeros({}), scale ? *scale : x.new_ones({}), x);
-  gate_named(name(), gate);
+  gate = gate_name(name(), gate);
   return std::get<0>(soi_cdf_forward(x, own_loc, own_scale, draw_seed(name(), x, generator), gate,
                                      /*offset=*/0, /*row_length=*/0, /*row_stride=*/0));
 }

@@ -13,10 +13,12 @@
 
 namespace {
 
-std::vector<std::tuple<std::string, std::optional<std::string>>> gates() {
-  std::vector<std::tuple<std::string, std::optional<std::string>>> result;
-  for (const auto& [gate, name, approximate] : gelu_kernels::gates()) {
-    result.emplace_back(name, approximate);
+std::vector<std::tuple<std::string, std::optional<std::string>, std::optional<std::string>>>
+gates() {
+  std::vector<std::tuple<std::string, std::optional<std::string>, std::optional<std::string>>>
+      result;
+  for (const auto& [gate, name, approximate, alias] : gelu_kernels::gates()) {
+    result.emplace_back(name, approximate, alias);
   }
   return result;
 }

@@ -122,7 +122,7 @@ def errors_name_operator_and_argument() -> None:
     for error, operator, message, call in (
         (RuntimeError, "gate_forward", ".*mixed torch.Tensor", lambda: bias_gelu(part, bias)),
         (RuntimeError, "gate_forward", ".*mesh", lambda: bias_gelu(part, other_bias)),
-        (ValueError, "fused_bias_gelu", "bias must be as long", lambda: bias_gelu(part, short)),
+        (ValueError, r"bias_gelu\(\)", "bias must be as long", lambda: bias_gelu(part, short)),
         (TypeError, "soi_forward", "bias must be a DTensor", lambda: bias_soi_map(part, bias)),
         (TypeError, "soi_forward", "x must be a DTensor", lambda: bias_soi_map(x, part_bias)),
         (
@@ -149,7 +149,10 @@ def errors_name_operator_and_argument() -> None:
             ValueError, "soi_cdf_forward", numbers_are_0,
             lambda: soi_cdf(part, part_bias, part_bias, zero, "normal", 0, 3),
         ),
-        (ValueError, "soi_map", "gate must be", lambda: functional.soi_map(part, gate="nonsense")),
+        (
+            ValueError, r"soi_map\(\)", "gate must be",
+            lambda: functional.soi_map(part, gate="nonsense"),
+        ),
         (
             ValueError, "soi_backward", "mask must be on the mesh",
             lambda: soi_backward(other_dy, mask),
