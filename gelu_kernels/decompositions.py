@@ -31,7 +31,7 @@ def decompositions() -> dict[OpOverload, Callable[..., object]]:
     For ``torch.export.ExportedProgram.run_decompositions``, and for other functions that take a
     table: ``make_fx``, AOTAutograd. The decomposed program has no operator of this package. It runs
     where the package is not installed, and ``torch.onnx.export`` translates it: see
-    docs/guide/export.md.
+    docs/guide/compile.md.
 
     Returns:
         A new dictionary from operators to functions. A public operator decomposes into core

@@ -83,7 +83,7 @@ def test_what_a_package_calls(package: Path, fused: bool) -> None:
 
 
 def test_the_documented_lines_are_in_the_program() -> None:
-    page = (EXAMPLE.parents[1] / "docs" / "guide" / "export.md").read_text()
+    page = (EXAMPLE.parents[1] / "docs" / "guide" / "compile.md").read_text()
     lines = page.partition("```cpp\n")[2].partition("```")[0].splitlines()
     assert len(lines) == 3
     assert all(line in example.SOURCE.read_text() for line in lines)

@@ -1,4 +1,4 @@
-"""Models exported to ONNX as in docs/guide/export.md, run by onnxruntime and compared with float64.
+"""Models exported to ONNX as in docs/guide/compile.md, run by onnxruntime, compared with float64.
 
 The decompositions alone, and what has none: test_decompositions.py.
 """
