@@ -137,7 +137,7 @@ def quantized_gate(
         NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
 
     Accuracy: each number is y times the inverse of the scale, rounded to nearest, ties to even.
-    Beyond the largest number of ``dtype`` it saturates; docs/guide/quantized.md covers NaN,
+    Beyond the largest number of ``dtype`` it saturates; docs/guide/low_precision.md covers NaN,
     infinity, zeros and subnormal numbers. Bits are the same on every device and for any number of
     threads.
 

@@ -1,5 +1,5 @@
 """MX data and scales have the bits of torchao's, except where torchao departs from the
-specification (docs/guide/quantized.md)."""
+specification (docs/guide/low_precision.md)."""
 
 import torch
 from torch import Tensor
