@@ -61,7 +61,7 @@ def draw_sample(
     # torch.manual_seed, which looks for GPUs, would take as long as the call.
     torch.default_generator.manual_seed(data.draw(st.integers(0, 2**32 - 1)))
     special = None
-    # docs/guide/cdf.md says where these are not the formula's. The oracle of codes takes ordinary
+    # docs/guide/gates.md says where these are not the formula's. The oracle of codes takes ordinary
     # numbers, and that of the SOI map an ordinary loc.
     if call.op.family not in ("cdf", "coded") and data.draw(st.booleans()):
         names = [name for name in call.floating if name not in ("loc", "scale")]

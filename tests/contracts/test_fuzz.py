@@ -82,7 +82,7 @@ def through_torch(sample: Sample) -> Callable[..., Results]:
 
 
 def wide_compositions(sample: Sample) -> Sample:
-    """docs/guide/cdf.md: some modes of cdf_gate are compositions of PyTorch's operators, which
+    """docs/guide/gates.md: some modes of cdf_gate are compositions of PyTorch's operators, which
     have no bound in float32."""
     if sample.call.op.family != "cdf":
         return sample

@@ -142,10 +142,10 @@ def tolerance(
     if terms > 1:
         bound = bound + min(terms, DEPTH) * unit / 2 * size + info.eps / 2 * expected.exact.abs()
     # What is no normal number, a factor or a result, has its error in units of the least one. Each
-    # g(x) of a GLU may round to zero (docs/guide/glu.md).
+    # g(x) of a GLU may round to zero (docs/guide/gates.md).
     factors = terms if sample.call.op.family == "glu" or expected.terms_are_rounded else 1
     bound = bound + others * (factors * least(dtype) + ulp * terms * least(precision(dtype)))
-    if sample.call.op.family == "cdf":  # docs/guide/cdf.md: where F(z) is a normal number
+    if sample.call.op.family == "cdf":  # docs/guide/gates.md: where F(z) is a normal number
         others *= LARGEST_Z
         smallest = torch.finfo(precision(dtype)).smallest_normal
         bound = bound + others * LARGEST_Z * terms * smallest
@@ -190,7 +190,7 @@ def check_one(sample: Sample, result: Tensor, e: Expected, ulp: float) -> None:
     right |= ~wide.isfinite() & (e.size.nan_to_num(nan=torch.inf).clamp(others) > real)
     named = sample.named()
     if any(t.isinf().any() for name, t in named.items() if name != "x" or sample.call.op.halves):
-        # docs/guide/glu.md: a gate that rounds to a zero, times infinity. The reference
+        # docs/guide/gates.md: a gate that rounds to a zero, times infinity. The reference
         # differentiates a product, and adds infinities up.
         right |= ~wide.isfinite() & (~e.exact.isfinite() | (e.exact == 0))
     if not right.all():
