@@ -132,7 +132,7 @@ def gate_dropout(
     Random numbers: a call draws one 63-bit seed from the generator. The seed and an element's index
     in row-major order give 32 random bits; the element is dropped if they are below p 2^32,
     rounded. The mask is the same on every device, for any number of threads and for any strides;
-    docs/guide/dropout.md says how. ``torch.compile`` draws the same seeds as eager mode; a
+    docs/guide/random.md says how. ``torch.compile`` draws the same seeds as eager mode; a
     ``generator`` breaks the graph.
 
     Source: Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting"

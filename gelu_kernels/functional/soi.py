@@ -52,8 +52,8 @@ def soi_map(
 
     Random numbers: a call draws one 63-bit seed from the generator. An element's m depends only on
     the seed, on its index in row-major order and on its value: it is the same on every device, for
-    any number of threads and for any strides. docs/guide/soi.md says how. ``torch.compile`` draws
-    the same seeds as eager mode; a ``generator`` breaks the graph.
+    any number of threads and for any strides. docs/guide/random.md says how. ``torch.compile``
+    draws the same seeds as eager mode; a ``generator`` breaks the graph.
 
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), sections 2 and 4; Salmon et
     al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
