@@ -10,6 +10,7 @@ of the same machine. The tables stand in README.md and docs/ between two comment
 import re
 from collections.abc import Callable, Iterable, Iterator
 from inspect import getdoc
+from itertools import product
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ import click
 from bench import runs
 from bench.markdown import power_of_2, table, two_digits
 from bench.measure import OVERHEAD
+from bench.operators import EAGER_BACKWARD, GRADIENTS
 from gelu_kernels import _C, reference
 from gelu_kernels.operators.table import PUBLIC
 from release import versions as release_versions
@@ -36,6 +38,20 @@ HEADLINE = {
     ("soi_map", "forward", "normal", "float32"): "x * torch.bernoulli(torch.special.ndtr(x))",
     ("cdf_gate", "backward", "normal", "bfloat16"): "x * torch.special.ndtr((x - loc) / scale)",
 }
+# For the tables of speed: the operators of a family, and the gates of a line.
+FAMILIES = {
+    "gate": ("gelu", "gate"),
+    "gate, bias": ("bias_gelu", "bias_gate"),
+    "GLU": ("geglu", "geglu_halves"),
+    "weighted GLU": ("glu", "glu_halves"),
+    "dropout": (
+        *("bias_gelu_dropout", "gate_dropout", "bias_gate_dropout"),
+        *("geglu_dropout", "geglu_dropout_halves"),
+    ),
+    "SOI map": ("soi_map", "bias_soi_map", "cdf_soi_map"),
+    "`cdf_gate`": ("cdf_gate", "cdf_gate_columns"),
+}
+ONE_KERNEL, OTHERS, ALL = "`F.gelu`, `F.silu`", "others", "all"
 Row = tuple[str, ...]  # op, pass, gate, dtype
 
 
@@ -65,45 +81,63 @@ def machine(run: runs.Run) -> str:
     return f"{found['device']}{threads}, torch {found['versions']['torch']}, {found['date']}"
 
 
-def speed_of(run: runs.Run, ours: str) -> str:
-    found = ratios(run, ours, "eager")
-    columns = unique((dtype, label) for _, label, _, dtype in found)
-    sizes = {
-        dtype: set().union(*(found[row] for row in found if row[3] == dtype))
-        for dtype, _ in columns
-    }
+def line_of(row: Row) -> tuple[str, str]:
+    """The family and the gates of the line that shows it.
 
-    def cell(op: str, label: str, gate: str, dtype: str) -> str:
-        values = found.get((op, label, gate, dtype), {})
-        return " / ".join(
-            two_digits(values[n]) if n in values else "-" for n in sorted(sizes[dtype])
-        )
+    PyTorch computes some gates in one kernel, F.gelu or F.silu, and others in several. Where that
+    decides the speed of an operator, it has two lines.
+    """
+    op, _, gate, _ = row
+    (family,) = (name for name, ops in FAMILIES.items() if op in ops)
+    if op not in EAGER_BACKWARD:
+        return family, ALL
+    return family, ONE_KERNEL if gate in GRADIENTS else OTHERS
 
-    header = ("operator", "gate", *(f"{dtype} {label}" for dtype, label in columns))
+
+def span(values: Iterable[float]) -> str:
+    """From the lowest to the highest."""
+    found = sorted(values)
+    return "-".join(unique(map(two_digits, (found[0], found[-1])))) if found else ""
+
+
+def speed_of(of_device: list[runs.Run], ours: str) -> str:
+    """From the runs of one device, such as with one and with two threads."""
+    cells: dict[tuple[str, str], dict[str, list[float]]] = {}
+    sizes: set[int] = set()
+    for run in of_device:
+        for row, values in ratios(run, ours, "eager").items():
+            _, label, _, dtype = row
+            line = cells.setdefault(line_of(row), {})
+            line.setdefault(f"{dtype} {label}", []).extend(values.values())
+            sizes |= values.keys()
+    columns = unique(column for line in cells.values() for column in line)
     rows = [
-        (f"`{op}`", f"`{gate}`", *(cell(op, label, gate, dtype) for dtype, label in columns))
-        for op, gate in unique((op, gate) for op, _, gate, _ in found)
+        (*line, *(span(cells[line].get(column, ())) for column in columns))
+        for line in product(FAMILIES, (ONE_KERNEL, OTHERS, ALL))
+        if line in cells
     ]
-    texts = {dtype: " / ".join(map(power_of_2, sorted(n))) for dtype, n in sizes.items()}
-    dtypes = {text: ", ".join(d for d in texts if texts[d] == text) for text in texts.values()}
-    elements = "; ".join(f"elements of {names}: {text}" for text, names in dtypes.items())
-    return f"{machine(run)}, {ours}; {elements}.\n\n{table(header, rows)}"
+    elements = " to ".join(map(power_of_2, (min(sizes), max(sizes))))
+    title = f"{'; '.join(map(machine, of_device))}; {ours}, {elements} elements."
+    return f"{title}\n\n{table(('operator', 'gates', *columns), rows)}"
 
 
-def compiled(run: runs.Run, ours: str) -> Iterator[str]:
-    found = [x for cell in ratios(run, ours, "compile").values() for x in cell.values()]
-    if found:
-        low, high = map(two_digits, (min(found), max(found)))
-        yield f"There `torch.compile` of the same formulas takes {low} to {high} times as long.\n"
+def compiled(of_device: list[runs.Run], ours: str) -> Iterator[str]:
+    found = [ratios(run, ours, "compile") for run in of_device]
+    values = [x for rows in found for cell in rows.values() for x in cell.values()]
+    if values:
+        yield f"Against `torch.compile` of the same formulas: {span(values)}.\n"
 
 
 def speed() -> str:
-    """Of every run, and of every backend in it."""
-    parts = []
+    """For every device, and every backend that was measured on it."""
+    devices: dict[str, list[runs.Run]] = {}
     for run in runs.load_all():
-        sides = {record["side"] for record in run["results"]}
+        devices.setdefault(run["machine"]["device"], []).append(run)
+    parts = []
+    for of_device in devices.values():
+        sides = {record["side"] for run in of_device for record in run["results"]}
         for ours in (side for side in OURS if side in sides):
-            parts += [speed_of(run, ours), *compiled(run, ours)]
+            parts += [speed_of(of_device, ours), *compiled(of_device, ours)]
     return "\n".join(parts)
 
 

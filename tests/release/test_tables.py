@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from bench import runs
 from bench.markdown import two_digits
 from docs import tables
+from gelu_kernels.operators.table import PUBLIC
 
 MACHINE = {"device": "A (fast) CPU @ 3 GHz", "threads": 2, "versions": {"torch": "2.13.0"}}
 MACHINE |= {"date": "2026-11-22"}
@@ -59,37 +60,38 @@ def test_a_report_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_speed() -> None:
-    """By hand: 4 / 2, 30 / 2; small tensors are left out; a size that is missing is a dash."""
-    run = {
-        "machine": MACHINE,
-        "results": [
-            *(record("cuda", 2), record("eager", 4), record("compile", 7)),
-            *(record("cuda", 1, elements=16), record("eager", 9, elements=16)),
-            *(record("cuda", 2, dtype="bfloat16", elements=n) for n in (2**21, 3000)),
-            *(record("eager", 30, dtype="bfloat16", elements=n) for n in (2**21, 3000)),
-            *(
-                record(side, 2, op="geglu", elements=2**21, dtype="bfloat16")
-                for side in ("cuda", "eager")
-            ),
-        ],
-    }
-    assert tables.speed_of(run, "cuda").splitlines()[0] == (
-        "A (fast) CPU @ 3 GHz, threads: 2, torch 2.13.0, 2026-11-22, cuda;"
-        " elements of float32: 2^20; elements of bfloat16: 3000 / 2^21."
+    """By hand: 4 / 2 and 8 / 2 with two threads, 9 / 2 with three; small tensors are left out."""
+    silu, lalu = ({"op": "gate", "gate": gate} for gate in ("logistic", "laplace"))
+    soi_map = {"op": "soi_map", "dtype": "bfloat16"}
+    results = [record("cuda", 2), record("eager", 4), record("compile", 7)]
+    results += [record("cuda", 2, **silu), record("eager", 8, **silu)]
+    results += [record("cuda", 1, 16), record("eager", 9, 16)]
+    results += [record("cuda", 2, **soi_map), record("eager", 2, **soi_map)]
+    results += [record("cuda", 1, 3000, **lalu), record("eager", 30, 3000, **lalu)]
+    run = {"machine": MACHINE, "results": results}
+    results = [record("cuda", 2), record("eager", 9), record("compile", 3)]
+    other = {"machine": MACHINE | {"threads": 3}, "results": results}
+    text, _, *lines = tables.speed_of([run, other], "cuda").splitlines()
+    assert text == (
+        "A (fast) CPU @ 3 GHz, threads: 2, torch 2.13.0, 2026-11-22;"
+        " A (fast) CPU @ 3 GHz, threads: 3, torch 2.13.0, 2026-11-22; cuda, 3000 to 2^20 elements."
     )
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in tables.speed_of(run, "cuda").splitlines()[2:]
-    ]
-    assert rows[0] == ["operator", "gate", "float32 forward", "bfloat16 forward"]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert rows[0] == ["operator", "gates", "float32 forward", "bfloat16 forward"]
     assert rows[2:] == [
-        ["`gelu`", "`normal`", "2.0", "15 / 15"],
-        ["`geglu`", "`normal`", "-", "- / 1.0"],
+        ["gate", "`F.gelu`, `F.silu`", "2.0-4.5", ""],
+        ["gate", "others", "30", ""],
+        ["SOI map", "all", "", "1.0"],
     ]
-    assert list(tables.compiled(run, "cuda")) == [
-        "There `torch.compile` of the same formulas takes 3.5 to 3.5 times as long.\n"
+    assert list(tables.compiled([run, other], "cuda")) == [
+        "Against `torch.compile` of the same formulas: 1.5-3.5.\n"
     ]
-    assert not list(tables.compiled(run, "triton"))
+    assert not list(tables.compiled([run, other], "triton"))
+
+
+def test_every_operator_has_a_family() -> None:
+    ops = [op for family in tables.FAMILIES.values() for op in family]
+    assert sorted(ops) == sorted(op.label for op in PUBLIC)
 
 
 def test_two_digits() -> None:
