@@ -19,24 +19,19 @@ from bench import runs
 from bench.markdown import power_of_2, table, two_digits
 from bench.measure import OVERHEAD
 from bench.operators import EAGER_BACKWARD, GRADIENTS
+from docs import api
 from gelu_kernels import _C, reference
-from gelu_kernels.operators.table import PUBLIC
 from release import versions as release_versions
 
 OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is a CPU's
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-# The same in plain PyTorch, by row.
+# Operators and gates, and the same in plain PyTorch.
 HEADLINE = {
-    ("gelu", "forward", "normal", "float32"): "F.gelu(x)",
-    ("gelu", "backward", "normal", "bfloat16"): "F.gelu(x)",
-    ("gelu", "forward", "normal_tanh", "bfloat16"): 'F.gelu(x, approximate="tanh")',
-    ("gelu", "forward", "logistic_1702", "float32"): "x * torch.sigmoid(1.702 * x)",
-    ("bias_gelu", "forward", "normal", "float32"): "F.gelu(x + bias)",
-    ("gate", "forward", "logistic", "bfloat16"): "F.silu(x)",
-    ("geglu", "forward", "logistic", "bfloat16"): "F.silu(x) * up",
-    ("gate", "forward", "laplace", "float32"): "x * F(x)",
-    ("soi_map", "forward", "normal", "float32"): "x * torch.bernoulli(torch.special.ndtr(x))",
-    ("cdf_gate", "backward", "normal", "bfloat16"): "x * torch.special.ndtr((x - loc) / scale)",
+    ("gelu", "normal"): "F.gelu(x)",
+    ("bias_gelu", "normal"): "F.gelu(x + bias)",
+    ("geglu", "logistic"): "F.silu(x) * up",
+    ("cdf_gate", "normal"): "x * ndtr((x - loc) / scale)",
+    ("soi_map", "normal"): "x * bernoulli(ndtr(x))",
 }
 # For the tables of speed: the operators of a family, and the gates of a line.
 FAMILIES = {
@@ -142,29 +137,25 @@ def speed() -> str:
 
 
 def headline() -> str:
-    """Of the processor on one thread, for the largest tensors."""
-    (run,) = (run for run in runs.load_all() if run["machine"].get("threads") == 1)
-    found = ratios(run, OURS[0], "eager")
-    rows = []
-    for row, eager in HEADLINE.items():
-        op, label, gate, dtype = row
-        elements = max(found[row])
-        names = (f"`{op}`", f"`{gate}`", f"{dtype} {label}", f"`{eager}`")
-        rows.append((*names, two_digits(found[row][elements])))
-    header = ("operator", "gate", "pass", "compared with", "times as fast")
-    return f"{machine(run)}; {power_of_2(elements)} elements.\n\n{table(header, rows)}"
+    """Forward and backward in bfloat16, for the largest tensors of each device; on a CPU with one
+    thread."""
+    columns, machines = {}, []
+    for run in runs.load_all():
+        if run["machine"].get("threads", 1) == 1:
+            sides = {record["side"] for record in run["results"]}
+            ours = next(side for side in ("cuda", *OURS) if side in sides)
+            columns[run["machine"]["device"]] = ratios(run, ours, "eager")
+            machines.append(machine(run))
 
+    def cell(found: dict[Row, dict[int, float]], op: str, gate: str) -> str:
+        both = (found[op, label, gate, "bfloat16"] for label in ("forward", "backward"))
+        return ", ".join(two_digits(values[max(values)]) for values in both)
 
-def operators() -> str:
-    def named(module: str, names: Iterable[str]) -> str:
-        return ", ".join(f"`{module}.{name}`" for name in names)
-
-    rows = []
-    for op in PUBLIC:
-        arguments = f"{op.name}({', '.join(op.operands)})"
-        row = (f"`{arguments}`", named("functional", op.functions), named("nn", op.modules))
-        rows.append((*row, op.formula))
-    return table(("operator", "function", "module", "formula"), rows)
+    rows = [
+        (f"`{eager}`", *(cell(found, *row) for found in columns.values()))
+        for row, eager in HEADLINE.items()
+    ]
+    return f"{table(('PyTorch', *columns), rows)}\n{'; '.join(machines)}.\n"
 
 
 def gates() -> str:
@@ -176,7 +167,7 @@ def gates() -> str:
         )
         for gate, approximate, alias in _C.gates()
     ]
-    return table(("gate=", "or", "approximate=", "x F(x)"), rows)
+    return table(("gate=", "alias", "approximate=", "x F(x)"), rows)
 
 
 def versions() -> str:
@@ -199,9 +190,9 @@ def skipped() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "api": api.reference,
     "gates": gates,
     "headline": headline,
-    "operators": operators,
     "skipped": skipped,
     "speed": speed,
     "versions": versions,

@@ -1,6 +1,8 @@
-"""Every public name has an example, and so has the README; pytest runs all, in docs/ as well."""
+"""Every public name has an example, and so has the README; pytest runs all, in docs/ as well. The
+README links to what is there; `make docs` checks the links of docs/."""
 
 import inspect
+import re
 from doctest import DocTestFinder, DocTestParser
 
 from gelu_kernels import compile, functional, nn, replace
@@ -34,6 +36,25 @@ def test_public_names_have_examples(member):
 def test_readme_has_examples():
     examples = DocTestParser().get_examples(README.read_text())
     assert any("fused_gelu" in example.source and example.want for example in examples)
+
+
+def heading_anchors(page: str) -> set[str]:
+    """As GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def test_readme_links():
+    links = re.findall(r"\]\(([^):]*)\)", README.read_text())
+    assert len(links) > 10
+    for link in links:
+        path, _, anchor = link.partition("#")
+        assert (ROOT / path).exists(), link
+        assert not anchor or anchor in heading_anchors((ROOT / path).read_text()), link
+
+
+def test_readme_is_short():
+    assert len(README.read_text().splitlines()) <= 150
 
 
 def test_they_are_collected(pytestconfig):
