@@ -5,8 +5,6 @@ Each row is a module of transformers' shape, and each column a way to call ``rep
 Results are checked in float64 before timing.
 """
 
-import contextlib
-import io
 from functools import partial
 
 import click
@@ -50,8 +48,7 @@ def sequence() -> nn.Module:
 
 def replaced(model: nn.Module, options: dict[str, bool] | None) -> nn.Module:
     if options is not None:
-        with contextlib.redirect_stdout(io.StringIO()):
-            replace_activations(model, **options)
+        replace_activations(model, **options, verbose=False)
     return model
 
 

@@ -6,10 +6,8 @@ configuration chooses and that is no gate, such as ReLU, is first replaced with 
 compared with bench/gate_occurrences.py: a gate in neither of its lists is a silent miss.
 """
 
-import contextlib
 import csv
 import inspect
-import io
 import logging
 import os
 import re
@@ -53,8 +51,7 @@ def lines_of(module: nn.Module, recompute: bool) -> Iterator[Line]:
     ran = occurrences.dispatched(module) is not None
     if ran:
         yield CHECKED, ""
-    with contextlib.redirect_stdout(io.StringIO()):
-        result = replace_activations(module, fuse_bias=True, recompute=recompute)
+    result = replace_activations(module, fuse_bias=True, recompute=recompute, verbose=False)
     changed = {c.name: c.new for c in result.changed if c.owner is module}
     for new in changed.values():
         if isinstance(new, tuple):

@@ -21,11 +21,19 @@ _WITHOUT_BIAS = {
 }
 _OURS = {"x": "input", "dy": "grad"}  # the operators' names of arguments
 
+import torch
+
+# As PyTorch's messages name them.
+_NAMES = {torch.nn.Module: "torch.nn.Module", torch.dtype: "torch.dtype"}
+
 
 def check_type(function: str, name: str, value: object, expected: type) -> None:
     """Raises a TypeError in the words of PyTorch's functions."""
     if not isinstance(value, expected):
-        raise _wrong_type(function, name, expected.__name__, value)
+        raise TypeError(
+            f"{function}(): argument '{name}' must be {_NAMES.get(expected, expected.__name__)}, "
+            f"not {type(value).__name__}"
+        )
 
 
 def number(function: str, name: str, value: object) -> float:

@@ -4,6 +4,7 @@ from functools import partial
 
 import torch
 
+from gelu_kernels.functional.arguments import check_type
 from gelu_kernels.replace import activations, occurrences
 from gelu_kernels.replace.derived import arguments_of, original
 from gelu_kernels.replace.describe import is_ours
@@ -16,7 +17,11 @@ from gelu_kernels.replace.sequential import is_sequential, search
 
 
 def replace_activations(
-    model: torch.nn.Module, *, fuse_bias: bool = False, recompute: bool = False
+    model: torch.nn.Module,
+    *,
+    fuse_bias: bool = False,
+    recompute: bool = False,
+    verbose: bool = True,
 ) -> Replacement:
     r"""Make a model compute its GELUs and SiLUs with our operators, in place, fused with the
     neighbouring operations.
@@ -43,13 +48,15 @@ def replace_activations(
             ``torch.nn.Linear`` or transformers' ``Conv1D``: backward recomputes the activation
             instead of saving its result. An activation between two linear layers is fused with
             the second.
+        verbose: print the report. It is printed by default, as nothing else shows an activation
+            that was missed.
 
     Returns:
-        A :class:`Replacement`, which is also printed. It lists what was changed, and what was not
-        with the reasons; ``restore()`` undoes all of it.
+        A :class:`Replacement`. It lists what was changed, and what was not with the reasons;
+        ``restore()`` undoes all of it.
 
     Raises:
-        TypeError: ``model`` is not a module.
+        TypeError: an argument is of another type.
 
     Accuracy: as :class:`gelu_kernels.nn.GELU`, :class:`gelu_kernels.nn.SiLU` and
     :func:`gelu_kernels.functional.glu` for the formula replaced. Transformers'
@@ -70,21 +77,23 @@ def replace_activations(
     >>> replacement.restore()
     """
     options = Options(("gelu", "silu"), True, fuse_bias, recompute)
-    return _replace(model, Replacement("replace_activations"), options)
+    return _replace("replace_activations", model, options, verbose)
 
 
-def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacement:
+def replace_gelu(
+    model: torch.nn.Module, *, fuse_bias: bool = False, verbose: bool = True
+) -> Replacement:
     """:func:`replace_activations` for GELUs only. In gated linear units they are replaced but not
     fused.
 
     Args:
-        model, fuse_bias: as for :func:`replace_activations`.
+        model, fuse_bias, verbose: as for :func:`replace_activations`.
 
     Returns:
-        A :class:`Replacement`, which is also printed; its ``restore()`` undoes all of it.
+        A :class:`Replacement`; its ``restore()`` undoes all of it.
 
     Raises:
-        TypeError: ``model`` is not a module.
+        TypeError: an argument is of another type.
 
     Accuracy: as for :func:`replace_activations`.
 
@@ -100,14 +109,15 @@ def replace_gelu(model: torch.nn.Module, *, fuse_bias: bool = False) -> Replacem
     >>> replacement.restore()
     """
     options = Options(("gelu",), False, fuse_bias, False)
-    return _replace(model, Replacement("replace_gelu"), options)
+    return _replace("replace_gelu", model, options, verbose)
 
 
-def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> Replacement:
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(
-            f"{result.function}: model must be a torch.nn.Module, got {type(model).__name__}"
-        )
+def _replace(function: str, model: torch.nn.Module, options: Options, verbose: bool) -> Replacement:
+    check_type(function, "model", model, torch.nn.Module)
+    flags = {"fuse_bias": options.fuse_bias, "recompute": options.recompute, "verbose": verbose}
+    for name, flag in flags.items():
+        check_type(function, name, flag, bool)
+    result = Replacement(function)
     modules = dict(model.named_modules())
     reader = Reader()
     if activations.gate_of(model):
@@ -122,7 +132,8 @@ def _replace(model: torch.nn.Module, result: Replacement, options: Options) -> R
                 fuse(result, prefix, owner, options, reader)
     result.tidy()
     _leave_fast_path(result, modules)
-    print(result)
+    if verbose:
+        print(result)
     return result
 
 

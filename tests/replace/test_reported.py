@@ -327,12 +327,36 @@ def test_nothing_to_replace(capsys):
     assert capsys.readouterr().out == "replace_activations: nothing to replace\n"
 
 
-def test_not_a_module():
-    for function in (replace_activations, replace_gelu):
-        message = rf"{function.__name__}: model must be a torch\.nn\.Module, got \w"
-        for model in (F.gelu, GELU, [GELU()], None):
-            with pytest.raises(TypeError, match=message):
-                function(model)
+WRONG = [
+    (GELU, {}, "'model' must be torch.nn.Module, not type"),
+    ([GELU()], {}, "'model' must be torch.nn.Module, not list"),
+    (None, {}, "'model' must be torch.nn.Module, not NoneType"),
+    *(
+        (GELU(), {flag: value}, f"'{flag}' must be bool, not {type(value).__name__}")
+        for flag in ("fuse_bias", "recompute", "verbose")
+        for value in ("yes", 1, None)
+    ),
+]
+
+
+@each(function=[replace_activations, replace_gelu], case=WRONG)
+def test_wrong_types(function, case):
+    model, options, message = case
+    if function is replace_gelu and "recompute" in options:
+        pytest.skip("replace_gelu has no recompute")
+    with pytest.raises(TypeError) as error:
+        function(model, **options)
+    assert str(error.value) == f"{function.__name__}(): argument {message}"
+    assert type(model) is GELU or not isinstance(model, Module)
+
+
+@each(function=[replace_activations, replace_gelu])
+def test_verbose(function, capsys):
+    for model in (Sequential(GELU(), ClippedGELU()), Linear(2, 2)):
+        function(model, verbose=False)
+        assert capsys.readouterr() == ("", "")
+        replacement = function(model, verbose=True)
+        assert capsys.readouterr() == (f"{replacement}\n", "")
 
 
 def test_report(capsys):
