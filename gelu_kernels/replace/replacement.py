@@ -29,7 +29,8 @@ class Change:
 
 
 class Replacement:
-    """What :func:`replace_activations` did to a model. ``print`` shows a line for each entry.
+    """What :func:`replace_activations` did to a model. ``print`` shows a line for each entry,
+    ``repr`` the counts.
 
     Attributes:
         changed: a :class:`Change` for each activation replaced, method fused, and attribute set.
@@ -91,22 +92,31 @@ class Replacement:
     ) -> None:
         self.restore()
 
+    def __repr__(self) -> str:
+        return f"<Replacement of {self._summary()}>"
+
     def __str__(self) -> str:
-        reasons = {
-            "left alone": self.left_alone,
-            "not fused": self.not_fused,
-            "not recomputed": self.not_recomputed,
-        }
+        lines = [self._summary(), *map(str, self.changed)]
+        for kind, why_of in self._reasons().items():
+            lines += [f"{name or '(the model)'}: {kind}: {why}" for name, why in why_of.items()]
+        return "\n  ".join(lines)
+
+    def _summary(self) -> str:
+        reasons = self._reasons()
         if not (self.changed or any(reasons.values())):
             return f"{self.function}: nothing to replace"
         counts = [f"{len(self.changed)} changed"]
         counts += [
             f"{len(why)} {kind}" for kind, why in reasons.items() if why or kind == "left alone"
         ]
-        lines = [f"{self.function}: {', '.join(counts)}", *map(str, self.changed)]
-        for kind, why_of in reasons.items():
-            lines += [f"{name or '(the model)'}: {kind}: {why}" for name, why in why_of.items()]
-        return "\n  ".join(lines)
+        return f"{self.function}: {', '.join(counts)}"
+
+    def _reasons(self) -> dict[str, dict[str, str]]:
+        return {
+            "left alone": self.left_alone,
+            "not fused": self.not_fused,
+            "not recomputed": self.not_recomputed,
+        }
 
     def set(self, owner: torch.nn.Module, name: str, new: object) -> None:
         """Set an attribute of the owner, by its qualified name."""

@@ -359,6 +359,19 @@ def test_verbose(function, capsys):
         assert capsys.readouterr() == (f"{replacement}\n", "")
 
 
+def test_repr():
+    model = Sequential(Linear(2, 2), GELU(), ClippedGELU(), Linear(2, 2))
+    replacement = replace_activations(model, recompute=True, verbose=False)
+    assert repr(replacement) == (
+        "<Replacement of replace_activations: 1 changed, 1 left alone, 1 not recomputed>"
+    )
+    assert str(replacement).startswith(repr(replacement).partition(" of ")[2].rstrip(">") + "\n")
+    replacement = replace_gelu(Sequential(GELU()), verbose=False)
+    assert repr(replacement) == "<Replacement of replace_gelu: 1 changed, 0 left alone>"
+    replacement.restore()
+    assert repr(replacement) == "<Replacement of replace_gelu: nothing to replace>"
+
+
 def test_report(capsys):
     model = Sequential(Linear(2, 2), GELU("tanh"), ClippedGELU(), Mlp(F.gelu))
     model[3].fc1 = Linear(6, 8, bias=False)
