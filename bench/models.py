@@ -67,7 +67,8 @@ def lines_of(module: nn.Module, recompute: bool) -> Iterator[Line]:
 
 
 def generic(why: str) -> str:
-    """The reason without the names of one class."""
+    """The reason without its remedy and the names of one class."""
+    why, _, _ = why.partition("; ")
     why = re.sub(r"it calls \w+ itself", "it calls a gate itself", why)
     why = re.sub(r"^[\w.]+ is not known", "it is not known", why)
     return re.sub(r"^[\w.]+(?= (before it|stands|is no plain|is reached))", "...", why)

@@ -7,6 +7,7 @@ from torch.compiler import is_dynamo_compiling
 from gelu_kernels import functional, nn
 from gelu_kernels.operators.table import APPROXIMATE
 from gelu_kernels.plain import as_written
+from gelu_kernels.replace import reasons
 from gelu_kernels.replace.derived import original
 from gelu_kernels.replace.describe import function_of
 
@@ -76,12 +77,12 @@ def intercepted(value: object) -> str:
     """Why a module or a function does not compute what its class says; empty if it does."""
     own = value.__dict__ if isinstance(value, torch.nn.Module) else getattr(value, "keywords", {})
     if own.get("inplace"):
-        return "it overwrites its input"
+        return reasons.OVERWRITES
     act = own.get("act")  # in transformers: the function or own method that forward calls
     is_own = act is None or getattr(act, "__self__", None) is value
     if not is_own and gate_of(act) != gate_of_class(original(type(value))):
-        return "its act was replaced"
-    return "its forward was replaced" if "forward" in own or is_patched(value) else ""
+        return reasons.ACT_REPLACED
+    return reasons.FORWARD_REPLACED if "forward" in own or is_patched(value) else ""
 
 
 def is_patched(value: object) -> bool:

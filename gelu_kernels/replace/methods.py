@@ -11,6 +11,7 @@ from types import FunctionType
 from torch.fx import GraphModule
 from torch.nn import Module
 
+from gelu_kernels.replace import reasons
 from gelu_kernels.replace.activations import gate_of, name_of
 from gelu_kernels.replace.dataflow import DataFlow
 from gelu_kernels.replace.derived import is_made_here
@@ -129,31 +130,28 @@ class Reader:
                 calls = [called for node, called in read.calls if node not in covered]
                 called, why = calls[0] if calls else "", ""
                 others = attributes_but(read.definition, covered) & functions
-                reason = f"{name} does not only call it with a tensor"
-                result.left_alone |= dict.fromkeys(others, reason)
+                result.left_alone |= dict.fromkeys(others, reasons.not_only_called(name))
             else:
-                why = f"{name} is no plain method, or no source is found that is the code that runs"
-                why = f"{name} is reached by super()" if "." in name else why
-                result.not_fused |= dict.fromkeys(held, why)
-                result.not_recomputed |= dict.fromkeys(held, why)
-                result.left_alone |= dict.fromkeys(held & functions, why)
-                why = f", and {why}"
+                why = reasons.unread(name)
+                result.not_fused |= dict.fromkeys(held, reasons.not_fused(why))
+                result.not_recomputed |= dict.fromkeys(held, reasons.not_recomputed(why))
+                result.left_alone |= dict.fromkeys(held & functions, reasons.left_alone(why))
             if called and called not in gates:
-                result.left_alone[name] = f"it calls {called} itself{why}"
+                result.left_alone[name] = reasons.calls(called, why)
             elif read and (search.computes_a_gate or not covered.issuperset(read.products)):
-                result.left_alone[name] = "it computes a gate that is not known"
+                result.left_alone[name] = reasons.NOT_KNOWN_FORMULA
         for name, gate in members.gates.items():
             if not gate or name_of(gate) in options.names:
-                result.left_alone[name] = "its class holds it"
+                result.left_alone[name] = reasons.HELD_BY_CLASS
         patterns = [pattern for method in methods.values() for pattern in method.patterns]
         computed = {pattern.gate for pattern in patterns}
         for function in functions - computed - result.left_alone.keys():
-            result.left_alone[function] = "no method calls it"
+            result.left_alone[function] = reasons.NOT_CALLED
         for gate in {*gates} - {p.gate for p in patterns if p.operator != "gate"}:
             if options.fuse_bias and is_kind(gate, "gelu"):
-                result.not_fused.setdefault(gate, "no Linear is seen to come before it")
+                result.not_fused.setdefault(gate, reasons.NO_LINEAR_BEFORE)
             if options.recompute:
-                result.not_recomputed.setdefault(gate, "no Linear is seen to come after it")
+                result.not_recomputed.setdefault(gate, reasons.NO_LINEAR_AFTER)
         return methods, result
 
     def _called_by(self, function: FunctionType, names: tuple[str, ...]) -> str:

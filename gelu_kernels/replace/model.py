@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from gelu_kernels.functional.arguments import check_type
-from gelu_kernels.replace import activations, occurrences
+from gelu_kernels.replace import activations, occurrences, reasons
 from gelu_kernels.replace.derived import arguments_of, original
 from gelu_kernels.replace.describe import is_ours
 from gelu_kernels.replace.fusion import class_with, gate_class, sequential_class
@@ -52,8 +52,8 @@ def replace_activations(
             that was missed.
 
     Returns:
-        A :class:`Replacement`. It lists what was changed, and what was not with the reasons;
-        ``restore()`` undoes all of it.
+        A :class:`Replacement`. It lists what was changed, and what was not with the reason and what
+        to write instead; ``restore()`` undoes all of it.
 
     Raises:
         TypeError: an argument is of another type.
@@ -163,12 +163,12 @@ def fuse(
     gates = {name for name, value in held.items() if activations.gate_of(value)}
     methods: dict[str, Method] = {}
     if "parametrizations" in owner._modules:  # which has changed the class too
-        found = Found(not_fused=dict.fromkeys(gates, "its module is parametrized"))
+        found = Found(not_fused=dict.fromkeys(gates, reasons.PARAMETRIZED))
     elif is_sequential(base):
         found = search(owner, options)
         _, other = reader.search(base, lambda *need: False, (), options)
-        why = "of a Sequential, only forward is fused"
-        found.left_alone |= dict.fromkeys(other.operators, why) | other.left_alone
+        found.left_alone |= dict.fromkeys(other.operators, reasons.ONLY_FORWARD)
+        found.left_alone |= other.left_alone
     else:
         sigmoids = {name for name, value in held.items() if type(value) is torch.nn.Sigmoid}
         methods, found = reader.search(base, partial(is_kind, owner), gates, options, sigmoids)
@@ -177,7 +177,8 @@ def fuse(
         if is_sequential(base) and found.operators:
             cls = sequential_class(base, options)
     except Exception as error:  # raised by its metaclass or by __init_subclass__
-        why = f"no class can be derived from {base.__name__}: {error}"
+        used = {o.partition("(")[0] for each in found.operators.values() for o in each}
+        why = reasons.not_derived(base, error, used)
         cls, found = base, Found(not_fused=dict.fromkeys(gates or methods, why))
     if cls is not type(owner):
         for method, operators in found.operators.items():

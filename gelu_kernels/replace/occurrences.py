@@ -1,14 +1,16 @@
 """Gates that are not an activation of a module: in containers, in objects and in called functions;
 and why a value with a gate's name is left alone."""
 
+import dis
 import inspect
 from collections import deque
 from dataclasses import is_dataclass
 from functools import partial
-from types import CodeType, FunctionType, MethodType, SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 
 import torch
 
+from gelu_kernels.replace import reasons
 from gelu_kernels.replace.activations import gate_of, intercepted, name_of_class
 from gelu_kernels.replace.describe import describe, function_of, is_ours
 from gelu_kernels.replace.source import cell_contents
@@ -27,9 +29,9 @@ def why_not(value: object, names: tuple[str, ...]) -> str:
     if gate_of(value):
         return intercepted(value)
     if is_compiled(value) and gate_of(value._orig_mod):
-        return "it is compiled"
+        return reasons.COMPILED
     if holds_gate(value):
-        return f"it is kept in a {type(value).__name__}"
+        return reasons.kept_in(value)
     if isinstance(value, torch.jit.ScriptModule):
         name = value.original_name
     elif isinstance(value, torch.nn.Module):
@@ -38,7 +40,7 @@ def why_not(value: object, names: tuple[str, ...]) -> str:
         name = "" if isinstance(value, type) else name_of_function(function_of(value))
     if is_ours(value) or not (is_one_of(names, name) or called_by(value, names)):
         return ""
-    return f"{describe(value)} is not known to be one of the gates"
+    return reasons.not_known(describe(value))
 
 
 def is_compiled(value: object) -> bool:
@@ -83,15 +85,19 @@ def is_plain_class(value: object) -> bool:
 
 def called_by(value: object, names: tuple[str, ...]) -> str:
     """The name of the first gate that a function calls, also through its closure, its defaults and
-    other functions of its module."""
+    other functions of its module; ours excluded."""
     functions = functions_of(value)
     for each in functions:
         found = {name: each.__globals__.get(name) for name in sorted(names_in(each.__code__))}
         given = given_to(each)
-        for name, value in [*found.items(), *given.items()]:
-            if (name in found and is_one_of(names, name)) or holds_gate(value):
-                return name
-        own = [v for v in found.values() if getattr(v, "__module__", "") == each.__module__]
+        gates = [n for n, v in found.items() if is_one_of(names, n) or holds_gate(v)]
+        ours = names_of_ours(each) if gates else set()
+        gates = [n for n in gates if n not in ours]
+        gates += [n for n, v in given.items() if holds_gate(v) and not is_ours(v)]
+        if gates:
+            return gates[0]
+        others = [v for n, v in found.items() if n not in ours]
+        own = [v for v in others if getattr(v, "__module__", "") == each.__module__]
         inner = [f for v in (*own, *given.values()) for f in functions_of(v)]
         functions += [f for f in inner if f not in functions]
     return ""
@@ -119,9 +125,38 @@ def given_to(function: FunctionType) -> dict[str, object]:
 
 def names_in(code: CodeType) -> set[str]:
     """Globals and attributes, also of inner functions, and strings that ``getattr`` may take."""
-    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    looked_up = texts_in(code) if "getattr" in code.co_names else []
-    return {*code.co_names, *looked_up}.union(*map(names_in, inner))
+    return {name for each in codes_in(code) for name in (*each.co_names, *looked_up_in(each))}
+
+
+def names_of_ours(function: FunctionType) -> set[str]:
+    """The names that it reads only from this package, as in ``functional.gelu(x)``."""
+    ours: set[str] = set()
+    others: set[str] = set()
+    for code in codes_in(function.__code__):
+        others.update(looked_up_in(code))
+        value = None
+        for i in dis.get_instructions(code):
+            is_attribute = i.opcode in dis.hasname and isinstance(value, ModuleType)
+            value = vars(value).get(i.argval) if is_attribute else None
+            if i.opname == "LOAD_GLOBAL":
+                value = function.__globals__.get(i.argval)
+            if i.opcode in dis.hasname:
+                is_package = getattr(value, "__name__", "") == "gelu_kernels"
+                (ours if is_ours(value) or is_package else others).add(i.argval)
+    return ours - others
+
+
+def codes_in(code: CodeType) -> list[CodeType]:
+    """The code of a function and of its inner functions."""
+    codes = [code]
+    for each in codes:
+        codes += [constant for constant in each.co_consts if isinstance(constant, CodeType)]
+    return codes
+
+
+def looked_up_in(code: CodeType) -> list[str]:
+    """The strings that ``getattr`` may take."""
+    return texts_in(code) if "getattr" in code.co_names else []
 
 
 def texts_in(code: CodeType) -> list[str]:

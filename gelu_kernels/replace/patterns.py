@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from gelu_kernels.replace import reasons
 from gelu_kernels.replace.dataflow import DataFlow, Value
 from gelu_kernels.replace.options import Options
 from gelu_kernels.replace.parts import Gate, Parts, both_ways, call, is_call, operands
@@ -19,11 +20,14 @@ _FUNCTIONS = (
     torch.unbind, torch.clamp, torch.mul, torch.add, torch.sub, torch.div, torch.reshape,
     torch.transpose, torch.permute, torch.flatten, torch.einsum,
 )  # fmt: skip
-_METHODS = {
+_VIEWS = {
     "chunk", "split", "unbind", "unflatten", "flatten", "view", "reshape", "transpose", "permute",
-    "t", "contiguous", "squeeze", "unsqueeze", "expand", "narrow", "to", "float", "half",
-    "bfloat16", "type_as", "clamp", "clip", "sigmoid", "tanh", "mul", "add", "sub", "div", "matmul",
-    "size", "dim", "sum", "mean", "softmax", "clone", "detach",
+    "t", "contiguous", "squeeze", "unsqueeze", "expand", "narrow",
+}  # fmt: skip
+_METHODS = {
+    *_VIEWS, "to", "float", "half", "bfloat16", "type_as", "clamp", "clip", "sigmoid", "tanh",
+    "mul", "add", "sub", "div", "matmul", "size", "dim", "sum", "mean", "softmax", "clone",
+    "detach",
 }  # fmt: skip
 GATE_LIKE = ("sigmoid", "erf", "tanh", "ndtr", "expit")  # functions in the formulas of gates
 _PURE = {"constant", "global", "variable", "receiver", "mul", "add", "neg", "read"}
@@ -99,7 +103,7 @@ class Search:
         if options.recompute:
             gates = {gate.name for gate in map(self._parts.gate, flow.values) if gate}
             gates -= {p.gate for p in self.found if p.operator in ("gate_linear", "glu_linear")}
-            self.not_recomputed = dict.fromkeys(gates, "no Linear is seen to come after it")
+            self.not_recomputed = dict.fromkeys(gates, reasons.NO_LINEAR_AFTER)
 
     def _pattern(
         self,
@@ -114,7 +118,7 @@ class Search:
         first = min(step.position for step in steps)
         for value in self._flow.values[first : root.position]:
             if value not in steps and not self._is_harmless(value):
-                self.not_fused[gate.name] = "something that may write stands in between"
+                self.not_fused[gate.name] = reasons.may_write(operator)
                 return None
         values = {**steps, root: expression}
         return Pattern(operator, gate.name, linear, values, self._parts.needs)
@@ -137,7 +141,7 @@ class Search:
             if not gate or up in gate.steps:
                 continue
             if not self._parts.is_only_for(value):
-                self.not_fused[gate.name] = "its result is used elsewhere too"
+                self.not_fused[gate.name] = reasons.USED_ELSEWHERE
                 continue
             steps, keywords = dict(gate.steps), {}
             if value is product.inputs[1]:
@@ -160,7 +164,7 @@ class Search:
             while factor.operation in ("method", "read") and factor.inputs:
                 between, factor = factor.target or "something", factor.inputs[0]
                 if gate := self._parts.gate(factor):
-                    self.not_fused[gate.name] = f"{between} stands between it and the product"
+                    self.not_fused[gate.name] = reasons.stands_between(between, between in _VIEWS)
         return None
 
     def _weighted_product(self, value: Value) -> Pattern | None:
@@ -207,7 +211,7 @@ class Search:
         if linear.operation != "child" or not self._parts.is_only_for(linear):
             return None
         if not self._parts.call_of(linear, "linear with bias"):
-            why = f"{linear.target} before it is no plain Linear with a bias"
+            why = reasons.not_plain_before(linear.target)
             self.not_fused.setdefault(gate.name, why)
         else:
             arguments = [gate.activation, *value.node.args]

@@ -39,6 +39,9 @@ class Replacement:
         not_fused: name to reason, for activations that were replaced but not fused.
         not_recomputed: name to reason, for activations whose result is saved despite ``recompute``.
 
+    A reason ends with what to write instead, if anything helps: "it is kept in a list; make it an
+    attribute of the module".
+
     As a context manager it restores the model on exit.
 
     >>> from gelu_kernels import replace_activations

@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn import Module, Sequential
 
 from gelu_kernels.plain import as_written
-from gelu_kernels.replace import fused
+from gelu_kernels.replace import fused, reasons
 from gelu_kernels.replace.kinds import is_kind
 from gelu_kernels.replace.options import Found, Options
 
@@ -55,13 +55,13 @@ def search(owner: Sequential, options: Options) -> Found:
         if operator:
             operators.append(f"{operator}({names[i]}, {names[i + 1]})")
         if options.fuse_bias and not operator and is_kind(owner, gate, "gelu"):
-            before = f"{names[i - 1]} before it is no plain Linear with a bias"
-            found.not_fused[gate] = before if i else "no Linear is seen to come before it"
+            before = reasons.not_plain_before(names[i - 1]) if i else reasons.NO_LINEAR_BEFORE
+            found.not_fused[gate] = before
         is_gate = is_kind(owner, gate, "gate") or is_kind(owner, gate, "gelu")
         if options.recompute and operator != "gate_linear" and is_gate:
             later = names[names.index(gate) + 1 :]
-            after = f"{later[0]} after it is no plain Linear" if later else ""
-            found.not_recomputed[gate] = after or "no Linear is seen to come after it"
+            after = reasons.not_plain_after(later[0]) if later else reasons.NO_LINEAR_AFTER
+            found.not_recomputed[gate] = after
         i += 2 if operator else 1
     if operators:
         found.operators["forward"] = tuple(operators)

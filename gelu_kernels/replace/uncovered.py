@@ -2,11 +2,12 @@
 
 import ast
 from collections import ChainMap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 
 from gelu_kernels.replace.dataflow import DataFlow
 from gelu_kernels.replace.describe import is_ours
-from gelu_kernels.replace.occurrences import called_by, given_to, holds_gate, is_one_of
+from gelu_kernels.replace.occurrences import called_by, codes_in, given_to, holds_gate, is_one_of
 from gelu_kernels.replace.source import Definition
 
 
@@ -14,16 +15,30 @@ def calls_of_gates(
     definition: Definition, flow: DataFlow, names: tuple[str, ...]
 ) -> Iterator[tuple[ast.expr, str]]:
     """Calls of functions with such a name, or that call one, and the name; ours excluded."""
-    ours = {v.node for v in flow.values if v.operation == "function" and is_ours(v.target)}
-    known = ChainMap(given_to(definition.function), definition.function.__globals__)
+    function = definition.function
+    known = ChainMap(given_to(function), function.__globals__)
+    codes = codes_in(function.__code__)
+    bound = {name for code in codes for name in code.co_varnames + code.co_cellvars}
     aliases = _aliases(definition.node)
     for node in ast.walk(definition.node):
-        if isinstance(node, ast.Call) and node not in ours:
+        if isinstance(node, ast.Call) and not is_ours(_value(node.func, known, bound)):
             name = _looked_up(node) or _called(node.func, flow.receiver)
             name = aliases.get(name, name)
             values = known.get(name), known.get(_root(node.func))
-            if is_one_of(names, name) or any(called_by(v, names) or holds_gate(v) for v in values):
+            others = [value for value in values if not is_ours(value)]
+            if is_one_of(names, name) or any(called_by(v, names) or holds_gate(v) for v in others):
                 yield node, name
+
+
+def _value(function: ast.expr, known: Mapping[str, object], bound: set[str]) -> object:
+    """The value of a name or of an attribute of a module; None if not known, as of variables that
+    the method binds."""
+    if isinstance(function, ast.Name):
+        return None if function.id in bound else known.get(function.id)
+    if isinstance(function, ast.Attribute):
+        base = _value(function.value, known, bound)
+        return vars(base).get(function.attr) if isinstance(base, ModuleType) else None
+    return None
 
 
 def _aliases(definition: ast.FunctionDef) -> dict[str, str]:

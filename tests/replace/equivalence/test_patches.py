@@ -15,6 +15,7 @@ from torch.nn import GELU, Linear, Module, Sequential, SiLU
 from torch.nn.utils._per_sample_grad import call_for_per_sample_grads
 
 from gelu_kernels import replace_activations
+from gelu_kernels.replace import reasons
 from tests.cases import each
 from tests.new_process import python
 from tests.replace.equivalence.outcomes import (
@@ -177,7 +178,7 @@ def test_a_formula_that_is_patched_before(cls):
     with mock.patch.object(cls, "forward", lambda self, x: 2 * x):
         expected = model(inputs())
         replacement = replace(model, "both")
-        assert replacement.left_alone == {"1": "its forward was replaced"}
+        assert replacement.left_alone == {"1": reasons.FORWARD_REPLACED}
         assert not replacement.changed
         assert torch.equal(model(inputs()), expected)
 
@@ -187,7 +188,7 @@ def test_the_function_of_an_activation_of_transformers():
     model = Sequential(activations.GELUActivation(), activations.GELUActivation())
     model[0].act = torch.relu
     replacement = replace(model, "plain")
-    assert replacement.left_alone == {"0": "its act was replaced"}
+    assert replacement.left_alone == {"0": reasons.ACT_REPLACED}
     model[1].act = torch.relu
     assert torch.equal(model(inputs()), inputs().relu())
 
@@ -266,7 +267,7 @@ def test_functions_that_are_attributes(held, mode):
     reference, model = two(partial(cls, act))
     replacement = replace(model, mode)
     assert model.act is act and is_fused(model) == (cls is not WithMore)
-    why = "forward does not only call it with a tensor"
+    why = reasons.not_only_called("forward")
     assert replacement.left_alone == ({} if cls is Held else {"act": why})
     assert_same(model, reference)
     x = inputs().as_subclass(Changed)
@@ -278,7 +279,7 @@ def test_functions_that_are_attributes(held, mode):
 def test_a_function_that_no_method_calls():
     model = Linear(2, 2)
     model.act = F.gelu
-    assert replace(model, "plain").left_alone == {"act": "no method calls it"}
+    assert replace(model, "plain").left_alone == {"act": reasons.NOT_CALLED}
 
 
 # Decorators
