@@ -134,7 +134,8 @@ class Reader:
             else:
                 why = reasons.unread(name)
                 result.not_fused |= dict.fromkeys(held, reasons.not_fused(why))
-                result.not_recomputed |= dict.fromkeys(held, reasons.not_recomputed(why))
+                if options.recompute:
+                    result.not_recomputed |= dict.fromkeys(held, reasons.not_recomputed(why))
                 result.left_alone |= dict.fromkeys(held & functions, reasons.left_alone(why))
             if called and called not in gates:
                 result.left_alone[name] = reasons.calls(called, why)

@@ -322,3 +322,9 @@ MADE |= modules(Parts, OTHERS, globals())
 def test_a_gate_beside_ours_is_listed(name, make):
     replacement = replace_activations(make(name), verbose=False)
     assert [*replacement.left_alone] == ["forward"] and not replacement.changed
+
+
+def test_not_recomputed_only_if_asked_for():
+    model = without_source("Held", GELU())
+    assert not replace_activations(model, verbose=False).not_recomputed
+    assert replace_activations(model, recompute=True, verbose=False).not_recomputed
