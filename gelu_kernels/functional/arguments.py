@@ -6,6 +6,8 @@ import sys
 from contextlib import suppress
 from typing import NoReturn, SupportsFloat, SupportsIndex
 
+import torch
+
 from gelu_kernels import _C
 
 APPROXIMATE = {approximate: gate for gate, approximate, _ in _C.gates() if approximate}
@@ -19,21 +21,15 @@ _WITHOUT_BIAS = {
     "bias_gelu_dropout": "gate_dropout",
     "bias_soi_map": "soi_map",
 }
-_OURS = {"x": "input", "dy": "grad"}  # the operators' names of arguments
-
-import torch
-
 # As PyTorch's messages name them.
-_NAMES = {torch.nn.Module: "torch.nn.Module", torch.dtype: "torch.dtype"}
+_TYPES = {torch.nn.Module: "torch.nn.Module", torch.dtype: "torch.dtype"}
+_OURS = {"x": "input", "dy": "grad"}  # the operators' names of arguments
 
 
 def check_type(function: str, name: str, value: object, expected: type) -> None:
     """Raises a TypeError in the words of PyTorch's functions."""
     if not isinstance(value, expected):
-        raise TypeError(
-            f"{function}(): argument '{name}' must be {_NAMES.get(expected, expected.__name__)}, "
-            f"not {type(value).__name__}"
-        )
+        raise _wrong_type(function, name, _TYPES.get(expected, expected.__name__), value)
 
 
 def number(function: str, name: str, value: object) -> float:
