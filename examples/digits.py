@@ -40,11 +40,12 @@ def hidden_layers(save: str | None = None, dither: bool = False) -> dict[str, Hi
     def after_linear(activation: Callable[[], nn.Module]) -> Hidden:
         return lambda i, o: nn.Sequential(nn.Linear(i, o), activation())
 
-    saving = {"save": save, "dither": dither}
     return {
         "torch.nn.GELU": after_linear(nn.GELU),
-        "gelu_kernels.nn.GELU": after_linear(partial(gelu_kernels.nn.GELU, **saving)),
-        "gelu_kernels.nn.LinearGELU": partial(gelu_kernels.nn.LinearGELU, **saving),
+        "gelu_kernels.nn.GELU": after_linear(
+            partial(gelu_kernels.nn.GELU, save=save, dither=dither)
+        ),
+        "gelu_kernels.nn.LinearGELU": partial(gelu_kernels.nn.LinearGELU, save=save, dither=dither),
         "gelu_kernels.nn.SOIMap": after_linear(gelu_kernels.nn.SOIMap),
     }
 
@@ -106,7 +107,7 @@ def train(runs: dict[str, Run], epochs: int, seed: int, device: torch.device) ->
     shuffle = torch.Generator().manual_seed(seed)
     progress = tqdm(range(epochs), desc=f"{len(x)} digits on {device}", unit="epoch")
     for _ in progress:
-        losses = {name: [] for name in runs}
+        losses: dict[str, list[float]] = {name: [] for name in runs}
         for batch in torch.randperm(len(x), generator=shuffle).to(device).split(BATCH):
             for name, run in runs.items():
                 losses[name].append(run.step(x[batch], y[batch]))
@@ -142,7 +143,7 @@ def plot(runs: dict[str, Run], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--device", type=torch.device, help="default: a GPU if there is one")
     parser.add_argument("--plot", type=Path, default=Path("digits.png"), help="where to draw")

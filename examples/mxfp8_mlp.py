@@ -20,7 +20,7 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
 from torch.nn.functional import ScalingType, SwizzleType, cross_entropy, pad, scaled_mm
 
 from gelu_kernels import functional
@@ -63,8 +63,8 @@ def product(a: Quantized, b: Quantized) -> Tensor:
     """Of a and the transpose of b: it sums over their rows, along which their blocks lie."""
     swizzle = swizzle_for(a.data)
     if swizzle == SwizzleType.NO_SWIZZLE:
-        a, b = (functional.dequantize(*operand, dtype=torch.float32) for operand in (a, b))
-        return (a @ b.t()).bfloat16()
+        x, y = (functional.dequantize(*operand, dtype=torch.float32) for operand in (a, b))
+        return (x @ y.t()).bfloat16()
     kind = ScalingType.BlockWise1x32
     return scaled_mm(a.data, b.data.t(), a.scale, kind, b.scale, kind, swizzle, swizzle)
 
@@ -81,8 +81,10 @@ class MXFP8MLP(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, dy: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
-        z, gate_up, down, *columns = ctx.saved_tensors
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: BackwardCFunction, dy: Tensor
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        z, gate_up, down, *columns = list(ctx.saved_tensors)  # typed as one tensor
         x_columns, hidden_columns = Quantized(*columns[:2]), Quantized(*columns[2:])
         dhidden = product(quantised(dy), quantised(down.t()))
         dz, dz_columns = functional.quantized_glu_backward(
@@ -138,7 +140,7 @@ def train(name: str, epochs: int, seed: int, device: torch.device) -> Iterator[t
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", type=torch.device, help="default: a GPU if there is one")
@@ -147,14 +149,16 @@ def main() -> None:
     torch.set_num_threads(1)  # on a CPU, layers this small are no faster with more
     device = args.device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     runs = [train(name, args.epochs, args.seed, device) for name in MLPS]
+    ratio = float("nan")
     for epoch, results in enumerate(zip(*runs, strict=True), start=1):
         shown = (
             f"{name} loss {loss:.4f}, test {accuracy:.2%}"
             for name, (loss, accuracy) in zip(MLPS, results, strict=True)
         )
         print(f"epoch {epoch}: " + "; ".join(shown), flush=True)
-    (ours, _), (theirs, _) = results
-    print(f"the loss in MXFP8 is {ours / theirs:.3f} times bfloat16's")
+        (ours, _), (theirs, _) = results
+        ratio = ours / theirs
+    print(f"the loss in MXFP8 is {ratio:.3f} times bfloat16's")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
-from torch.distributed.tensor.parallel import parallelize_module
+from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 import gelu_kernels
@@ -56,17 +56,19 @@ class DividedSOIMap(gelu_kernels.nn.SOIMap):
 
     def forward(self, input: Tensor) -> Tensor:
         part = DTensor.from_local(input, self.mesh, [Shard(0), Shard(-1)])
-        return super().forward(part).to_local()
+        result = super().forward(part)
+        assert isinstance(result, DTensor)
+        return result.to_local()
 
 
 class Block(nn.Module):
-    def __init__(self, soi_mesh: DeviceMesh | None, **saving: str | bool | None) -> None:
+    def __init__(self, soi_mesh: DeviceMesh | None, save: str | None, dither: bool) -> None:
         super().__init__()
         self.attention = Attention()
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         if soi_mesh is None:
-            self.up = gelu_kernels.nn.LinearGELU(WIDTH, HIDDEN, **saving)
-            self.activation = nn.Identity()
+            self.up: nn.Module = gelu_kernels.nn.LinearGELU(WIDTH, HIDDEN, save=save, dither=dither)
+            self.activation: nn.Module = nn.Identity()
         else:
             self.up, self.activation = nn.Linear(WIDTH, HIDDEN), DividedSOIMap(soi_mesh)
         self.down = nn.Linear(HIDDEN, WIDTH)
@@ -77,11 +79,11 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, soi_mesh: DeviceMesh | None, **saving: str | bool | None) -> None:
+    def __init__(self, soi_mesh: DeviceMesh | None, save: str | None, dither: bool) -> None:
         super().__init__()
         self.embedding = nn.Linear(PIXELS, WIDTH)
         self.position = nn.Parameter(torch.randn(ROWS, WIDTH))
-        self.blocks = nn.ModuleList(Block(soi_mesh, **saving) for _ in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(soi_mesh, save, dither) for _ in range(BLOCKS))
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -93,7 +95,7 @@ class Transformer(nn.Module):
 
 def parallelize(network: Transformer, mesh: DeviceMesh) -> None:
     by_columns = ("attention.query", "attention.key", "attention.value", "up")
-    plan = {name: ColwiseParallel() for name in by_columns}
+    plan: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in by_columns}
     plan |= {name: RowwiseParallel() for name in ("attention.out", "down")}
     for block in network.blocks:
         parallelize_module(block, mesh["tensor"], plan)
@@ -107,12 +109,13 @@ def train(
     soi: bool = False,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
-    **saving: str | bool | None,
+    save: str | None = None,
+    dither: bool = False,
 ) -> Iterator[float]:
-    """The mean loss of each epoch. `saving` are LinearGELU's options."""
+    """The mean loss of each epoch. `save` and `dither` are LinearGELU's options."""
     torch.manual_seed(seed)
     device = torch.device(mesh.device_type)
-    network = Transformer(mesh if soi else None, **saving).to(device, dtype)
+    network = Transformer(mesh if soi else None, save, dither).to(device, dtype)
     parallelize(network, mesh)
     optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
 
@@ -137,7 +140,7 @@ def train(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes to a layer")
     parser.add_argument("--soi", action="store_true", help="the SOI map in place of GELU")
     parser.add_argument("--save", choices=["8bit", "4bit"], help="of LinearGELU")
@@ -151,7 +154,7 @@ def main() -> None:
     options = parser.parse_args()
 
     dist.init_process_group()
-    processes, local_rank = dist.get_world_size(), dist.get_node_local_rank()
+    processes, local_rank = dist.get_world_size(), int(os.environ["LOCAL_RANK"])
     enough = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])
     device = options.device or ("cuda" if enough else "cpu")
     if device == "cuda":
@@ -164,8 +167,9 @@ def main() -> None:
         )
     mesh = init_device_mesh(device, shape, mesh_dim_names=("data", "tensor"))
     dtype = getattr(torch, options.dtype)
-    saving = {"save": options.save, "dither": options.dither}
-    losses = train(mesh, options.epochs, options.soi, dtype, options.seed, **saving)
+    losses = train(
+        mesh, options.epochs, options.soi, dtype, options.seed, options.save, options.dither
+    )
     for epoch, loss in enumerate(losses, start=1):
         if dist.get_rank() == 0:
             print(f"epoch {epoch}: loss {loss:.9g}", flush=True)

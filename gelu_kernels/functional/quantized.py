@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +37,9 @@ class QuantizedWithAmax(NamedTuple):
     amax: Tensor
 
 
-Results = Quantized | tuple[Quantized, Quantized]
+# Quantized, QuantizedWithAmax for "TensorWise", or two Quantized for along="both". Not their union,
+# which every caller would have to narrow.
+Results = Any
 
 
 def name_of(choice: str | Enum) -> str:
@@ -62,7 +64,7 @@ def _call(
     along: str,
     mode: str,
     swizzle: str | Enum,
-) -> Results | QuantizedWithAmax:
+) -> Results:
     """Calls an operator, whose other operand is a bias or ``up``, by the quickest route."""
     scaling, swizzle = name_of(scaling), name_of(swizzle)
     if is_dynamo_compiling() or has_torch_function_variadic(input, other, scale):
@@ -85,7 +87,7 @@ def quantized_gate(
     along: str = "row",
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
-) -> Results | QuantizedWithAmax:
+) -> Results:
     r"""A gate in eight bits, :math:`\text{data} = y / \text{scale}` for
     :math:`y = g(\text{input} + \text{bias})`, in one pass. y is rounded to the dtype of ``input``,
     as :func:`gate` rounds it, and then to eight bits.
@@ -162,7 +164,7 @@ def quantized_glu(
     along: str = "row",
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
-) -> Results | QuantizedWithAmax:
+) -> Results:
     r"""A gated linear unit in eight bits, :func:`quantized_gate` of
     :math:`y = g(\text{input}) \cdot \text{up}`, in one pass.
 
@@ -191,7 +193,7 @@ def quantized_glu(
 
 def quantized_geglu(
     input: Tensor, up: Tensor | None = None, *, approximate: str = "none", **options: object
-) -> Results | QuantizedWithAmax:
+) -> Results:
     r""":func:`quantized_glu` of a GELU: ``geglu(input, up)`` in eight bits.
 
     Args:
@@ -207,9 +209,7 @@ def quantized_geglu(
     return quantized_glu(input, up, gate=gate, **options)
 
 
-def quantized_swiglu(
-    input: Tensor, up: Tensor | None = None, **options: object
-) -> Results | QuantizedWithAmax:
+def quantized_swiglu(input: Tensor, up: Tensor | None = None, **options: object) -> Results:
     r""":func:`quantized_glu` of a SiLU: ``swiglu(input, up)`` in eight bits.
 
     Args:

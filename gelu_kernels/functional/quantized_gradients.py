@@ -30,7 +30,7 @@ def quantized_gate_backward(
     along: str = "row",
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
-) -> Results | tuple[Results, Tensor]:
+) -> Results:
     r"""The gradient of :func:`gate` in eight bits, for the matrix products of a backward pass: dx =
     grad g'(input + bias), rounded to the dtype of ``input`` and then quantised like
     ``"BlockWise1x32"`` of :func:`quantized_gate`. With a bias, its gradient in the same pass.
@@ -72,7 +72,7 @@ def quantized_glu_backward(
     along: str = "row",
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
-) -> Results | tuple[Results, Results]:
+) -> Results:
     r"""The gradients of :func:`glu` in eight bits: dx = grad up g'(input) and dup = grad g(input),
     quantised as in :func:`quantized_gate_backward`.
 

@@ -16,6 +16,9 @@ class LinearParameters(Module):
     assume that it computes ``x W^T + b``, and would drop the gate.
     """
 
+    weight: nn.Parameter
+    bias: nn.Parameter  # as type checkers see nn.Linear's, which may be None too
+
     def __init__(
         self,
         in_features: int,
