@@ -14,7 +14,7 @@ import click
 
 ROOT = Path(__file__).resolve().parents[1]
 # Python and torch. Each pair takes 5 GB, as torch comes with CUDA.
-PAIRS = ("3.10:2.11.0", "3.12:2.12.1", "3.11:2.13.0", "3.13:2.15.0")
+PAIRS = ("3.10:2.11.0", "3.12:2.12.1", "3.11:2.13.0", "3.12:2.14.1", "3.13:2.15.0")
 UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
 # The path of a shell in which this interpreter's environment is active.
 PATH = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
