@@ -8,9 +8,16 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"gelu_kernels is compiled for the installed PyTorch, which {sys.executable} does not have"
+        f" ({error}). Run `pip install 'torch>=2.11'` first, then install gelu_kernels again."
+    )
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.egg_info import egg_info
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.resolve()
@@ -98,12 +105,20 @@ class CMakeBuild(build_ext):
             self.copy_file(str(Path(self.build_lib) / "gelu_kernels" / name), "gelu_kernels")
 
 
+class TaggedVersion(egg_info):
+    """Sets the tag itself. As an option of setup() it would lose to the empty tag in the setup.cfg
+    that setuptools adds to an sdist."""
+
+    def finalize_options(self) -> None:
+        self.tag_build = "" if is_for_sources else built_for()
+        super().finalize_options()
+
+
 # What is built runs beside the same release of torch alone, and says so. Sources take any.
 is_for_sources = "sdist" in sys.argv
 
 setup(
     ext_modules=[Extension("gelu_kernels._C", sources=[])],
-    cmdclass={"build_ext": CMakeBuild},
+    cmdclass={"build_ext": CMakeBuild, "egg_info": TaggedVersion},
     install_requires=["torch>=2.11" if is_for_sources else f"torch=={RELEASE}.*"],
-    options={"egg_info": {"tag_build": "" if is_for_sources else built_for()}},
 )

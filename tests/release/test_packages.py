@@ -7,9 +7,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import torch
 from elftools.elf.elffile import ELFFile
 
 import gelu_kernels
+from gelu_kernels import compatibility
 from release import wheel
 from release.hub import cmake
 from tests import ROOT
@@ -18,6 +20,8 @@ from tests.cases import each
 pytestmark = pytest.mark.slow
 
 PACKAGE = Path(gelu_kernels.__file__).parent
+# `**` does not follow the link that triton_kernels is.
+IN_PYTHON = [f"gelu_kernels/{name}" for name in ("**/*.py", "triton_kernels/**/*.py", "py.typed")]
 BINARIES = ["libgelu_kernels.so", *(path.name for path in PACKAGE.glob("_C.*.so"))]
 
 
@@ -36,8 +40,8 @@ def files(folder: Path, *patterns: str) -> set[str]:
 
 
 def test_an_sdist_has_the_sources_and_nothing_that_was_built(unpacked: Path) -> None:
-    sources = ("csrc/**/*.*", "gelu_kernels/**/*.py", "gelu_kernels/triton_kernels/**/*.py")
-    assert files(unpacked, *sources) == files(ROOT, *sources) - {"gelu_kernels/built_for.py"}
+    sources = files(ROOT, "csrc/**/*.*", *IN_PYTHON) - {"gelu_kernels/built_for.py"}
+    assert files(unpacked, "csrc/**/*.*", *IN_PYTHON) == sources
     assert not files(unpacked, "**/*.so", "**/built_for.py", "**/*.pyc")
 
 
@@ -47,8 +51,40 @@ def test_an_sdist_requires_any_torch(unpacked: Path) -> None:
     assert "Requires-Dist: torch>=2.11" in said
 
 
+def test_a_wheel_from_an_sdist(unpacked: Path, tmp_path: Path) -> None:
+    """Its version and requirement, by the hook that pip calls, and its Python files."""
+    hook = "from setuptools import build_meta as b; b.prepare_metadata_for_build_wheel"
+    environment = os.environ | {"FORCE_ONLY_CPU": "1"}
+    subprocess.run(
+        [sys.executable, "-c", f"{hook}({str(tmp_path)!r})"],
+        cwd=unpacked,
+        env=environment,
+        check=True,
+    )
+    (metadata,) = tmp_path.glob("*.dist-info/METADATA")
+    release = compatibility.release(torch.__version__)
+    said = metadata.read_text().splitlines()
+    assert f"Version: {gelu_kernels.__version__}+torch{release}.cpu" in said
+    assert f"Requires-Dist: torch=={release}.*" in said
+
+    command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", tmp_path]
+    subprocess.run(command, cwd=unpacked, env=environment, check=True)
+    assert files(tmp_path, *IN_PYTHON) == files(unpacked, *IN_PYTHON)
+
+
 def test_an_sdist_can_be_configured(unpacked: Path, tmp_path: Path) -> None:
     assert cmake.commands(tmp_path, unpacked)
+
+
+def test_without_torch() -> None:
+    """-S leaves out the packages that are installed."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-S", "setup.py", "--version"]
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 1
+    (said,) = result.stderr.splitlines()
+    assert said.startswith("gelu_kernels is compiled for the installed PyTorch, which ")
+    assert said.endswith("Run `pip install 'torch>=2.11'` first, then install gelu_kernels again.")
 
 
 def test_without_a_compiler(tmp_path: Path) -> None:
