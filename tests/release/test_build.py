@@ -21,3 +21,10 @@ def test_warnings_are_errors_where_asked(as_errors: str, tmp_path: Path) -> None
     assert commands and all("-Wall" in command for command in commands)
     assert not any(".cu" in command for command in commands)
     assert {"-Werror" in command for command in commands} == {as_errors == "ON"}
+
+
+def test_switching_cuda_does_not_compile_the_operators_again(tmp_path: Path) -> None:
+    """As `make demo` and then `make test` do: half a minute."""
+    commands = cmake.commands(tmp_path)
+    depending = [entry["output"] for entry in commands if "GELU_KERNELS_CUDA" in entry["command"]]
+    assert [Path(output).parts[-3] for output in depending] == ["device_operators.dir"]
