@@ -32,6 +32,9 @@ PYTEST = $(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --bench
 READY := build/ready-$(subst /,-,$(PYTHON))
 READY_TO_TEST := $(READY)-to-test
 
+# Python compiles the bytecode of what it imports. For all that pip installs it takes half a minute.
+export PIP_NO_COMPILE ?= 1
+
 # Without a GPU there are kernels for one architecture, as all would take 5 minutes more: the tests
 # execute their PTX on the CPU, and test-all reads the machine code of all. 9.0 stands for 8.0 and 12.0,
 # whose sources are the same. The PTX tells the lines of its source; with -lineinfo in place of cicc's own
@@ -41,13 +44,19 @@ export CUDAFLAGS ?= -Xcicc=-generate-line-info
 ifeq ($(filter test-all,$(MAKECMDGOALS)),)
 export TORCH_CUDA_ARCH_LIST ?= 9.0+PTX
 endif
+# The demo runs on the CPU there, and does without the kernels unless an earlier target has built them.
+ifeq ($(MAKECMDGOALS)$(wildcard build/torch-*/CMakeFiles/cuda_kernels.dir/csrc/cuda/*.o),demo)
+export FORCE_ONLY_CPU ?= 1
+endif
 endif
 
 help:  ## Show the targets
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: $(READY)  ## Build the extension into the tree and install it as editable
-	@echo building gelu_kernels
+	@echo Compiling gelu_kernels
+	@$(PYTHON) -W ignore setup.py --quiet build_ext --inplace  # first, as pip would hide Ninja's progress
+	@echo Installing gelu_kernels
 	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
 
 demo: build  ## Train a small network on handwritten digits, with torch's GELU and with ours
@@ -103,19 +112,20 @@ clean:  ## Remove what was built; the virtual environment stays
 	rm -rf build *.egg-info gelu_kernels/*.so gelu_kernels/built_for.py
 
 $(READY): requirements.txt $(ENVIRONMENT)
-	@echo setting up $(PYTHON)
-	@$(PYTHON) -c 'import torch' 2>/dev/null || $(PIP) install $(TORCH)
+	@$(PYTHON) -c 'import torch' 2>/dev/null || { echo Installing $(TORCH) && $(PIP) install $(TORCH); }
+	@echo Installing requirements.txt
 	@$(PIP) install --quiet --requirement requirements.txt
 	@mkdir -p build && touch $@
 
 $(READY_TO_TEST): requirements-test.txt $(READY)
-	@echo setting up $(PYTHON) for the tests
-	@$(PYTHON) -c 'import triton' 2>/dev/null || $(PIP) install --no-deps $(TRITON)
+	@$(PYTHON) -c 'import triton' 2>/dev/null || { echo Installing $(TRITON) && $(PIP) install --no-deps $(TRITON); }
+	@echo Installing requirements-test.txt
 	@$(PIP) install --quiet --requirement requirements-test.txt
 	@$(PIP) install --quiet --no-deps $(TIMM) $(KERNELS)
 	@touch $@
 
 .venv/pyvenv.cfg:
+	@echo Making .venv
 	@python3 -m venv .venv
 
 .PHONY: help build demo test test-all lint format bench experiments gpu wheel wheels test-versions hub clean

@@ -62,7 +62,7 @@ def built_for() -> str:
 
 
 class CMakeBuild(build_ext):
-    """Builds libgelu_kernels.so and _C with CMake, into the folder where `_C` belongs.
+    """Builds libgelu_kernels.so and _C with CMake, and copies them to where `_C` belongs.
 
     CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
     for which GPUs to build, as for any extension of torch, and FORCE_ONLY_CPU=1 for none, as for
@@ -78,7 +78,8 @@ class CMakeBuild(build_ext):
             "CMAKE_BUILD_TYPE": "Debug" if os.environ.get("DEBUG") == "1" else "Release",
             "GELU_KERNELS_CUDA": "ON" if cuda_compiler() else "OFF",
             WARNING_AS_ERROR: os.environ.get(WARNING_AS_ERROR, "OFF"),
-            "CMAKE_LIBRARY_OUTPUT_DIRECTORY": package,
+            # The same for every command, so that one does not link again what another has built.
+            "CMAKE_LIBRARY_OUTPUT_DIRECTORY": build / "gelu_kernels",
             "TORCH_INCLUDE_DIRS": ";".join(cpp_extension.include_paths()),
             "TORCH_LIBRARY_DIR": Path(torch.__file__).parent / "lib",
             "PYTHON_INCLUDE_DIR": sysconfig.get_path("include"),
@@ -96,6 +97,9 @@ class CMakeBuild(build_ext):
         configure = "-G", "Ninja", "-S", ROOT, "-B", build, "-UCMAKE_CUDA_ARCHITECTURES", *defines
         subprocess.run(["cmake", *configure], check=True, env=environment)
         subprocess.run(["cmake", "--build", build], check=True, env=environment)
+        made = build / "gelu_kernels"
+        # With a new date, as build_ext copies no older file over that of another torch.
+        shutil.copytree(made, package, copy_function=shutil.copy, dirs_exist_ok=True)
         (package / "built_for.py").write_text(f'TORCH = "{torch.__version__}"\n')
 
     def copy_extensions_to_source(self) -> None:
