@@ -108,6 +108,10 @@ test-versions: $(READY_TO_TEST)  ## Build and test beside several releases of to
 hub: build  ## Make a repository for the Hugging Face Hub; writes build/hub/
 	@$(PYTHON) -m release.hub $(if $(OUTPUT),--output $(OUTPUT))
 
+docs: $(ENVIRONMENT)  ## Make the documentation's site; a broken link is an error; writes build/docs/
+	@$(PIP) install --quiet --requirement requirements-docs.txt
+	@$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
+
 clean:  ## Remove what was built; the virtual environment stays
 	rm -rf build *.egg-info gelu_kernels/*.so gelu_kernels/built_for.py
 
@@ -128,4 +132,4 @@ $(READY_TO_TEST): requirements-test.txt $(READY)
 	@echo Making .venv
 	@python3 -m venv .venv
 
-.PHONY: help build demo test test-all lint format bench experiments gpu wheel wheels test-versions hub clean
+.PHONY: help build demo test test-all lint format bench experiments gpu wheel wheels test-versions hub docs clean
