@@ -37,7 +37,7 @@ def _shardings(op: CoreOperator, *args: Tensor | str | None) -> list[Sharding]:
     def sharding(
         results: list[Placement], others: Placement, named: dict[str, Placement]
     ) -> Sharding:
-        """`named` gives the placements of some arguments, `others` those of the rest."""
+        """`named` gives the placements of some arguments, `others` the placements of the rest."""
         return (
             results,
             [named.get(name, others) if name in tensors else None for name in arguments],

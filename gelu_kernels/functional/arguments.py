@@ -15,7 +15,7 @@ APPROXIMATE = {approximate: gate for gate, approximate, _ in _C.gates() if appro
 GATES = {name: gate for gate, _, alias in _C.gates() for name in (gate, alias) if name}
 SAVE = (None, "8bit", "4bit")
 
-# A function without a bias, for whoever has none.
+# The function to call without a bias.
 _WITHOUT_BIAS = {
     "bias_gelu": "gelu",
     "bias_gelu_dropout": "gate_dropout",

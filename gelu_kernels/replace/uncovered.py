@@ -14,7 +14,7 @@ from gelu_kernels.replace.source import Definition
 def calls_of_gates(
     definition: Definition, flow: DataFlow, names: tuple[str, ...]
 ) -> Iterator[tuple[ast.expr, str]]:
-    """Calls of functions with such a name, or that call one, and the name; ours excluded."""
+    """Calls of functions named like a gate, or that call one, and the name; ours excluded."""
     function = definition.function
     known = ChainMap(given_to(function), function.__globals__)
     codes = codes_in(function.__code__)
