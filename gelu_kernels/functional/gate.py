@@ -21,22 +21,22 @@ def draw_dither_seed(function: str, input: Tensor, save: str | None) -> Tensor:
 def gelu(
     input: Tensor, *, approximate: str = "none", save: str | None = None, dither: bool = False
 ) -> Tensor:
-    r"""Gaussian error linear unit, :math:`x \, \Phi(x)`; replaces ``torch.nn.functional.gelu``.
+    r"""Gaussian error linear unit, ``x Φ(x)``; drop-in for ``torch.nn.functional.gelu``.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
         approximate: ``"none"`` for :math:`x \, \Phi(x)`; ``"tanh"`` for
             :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
             :math:`x \, \sigma(1.702 x)`.
-        save: what is saved for backward: ``input`` if None, or the derivative in ``"8bit"`` or
-            ``"4bit"`` codes. The result has the same bits. In the gradient the derivative has an
-            error of at most 0.0025 or 0.05, and none where it is 0 or 1. The gradient is linear:
-            second derivatives are 0. Forward-mode AD uses the code too; if nothing requires a
-            gradient, there is no code, and it uses the exact derivative.
-        dither: whether to round the derivative to one of the two nearest codes at random, such that
-            the mean is exact; the error is then at most a step, 0.005 or 0.1. Each call draws a
-            seed from the default generator, even if no gradient is wanted. docs/guide/memory.md
-            says when to use it.
+        save: what is saved for backward: None for ``input``, ``"8bit"`` or ``"4bit"`` for the
+            derivative, as a code of 8 or 4 bits per element. The result has the same bits. In the
+            gradient the derivative has an error of at most 0.0025 or 0.05, and none where it is 0
+            or 1. The gradient is linear: second derivatives are 0. Forward-mode AD uses the code
+            too; if nothing requires a gradient, there is no code, and it uses the exact derivative.
+        dither: whether to round the derivative stochastically, to one of the two nearest codes. The
+            mean is then exact, and the error at most one step, 0.005 or 0.1. Each call draws a seed
+            from the default generator, even if no gradient is wanted. docs/guide/memory.md says
+            when to use it.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
@@ -69,12 +69,13 @@ def bias_gelu(
     save: str | None = None,
     dither: bool = False,
 ) -> Tensor:
-    r"""``gelu(input + bias)`` in one pass; in backward, both gradients in one pass.
+    r"""Fused bias add and GELU, ``gelu(input + bias)``: one pass forward, one pass backward.
 
     Args:
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
         bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
-            Under autocast it is cast to the dtype of ``input``.
+            Under autocast it is cast to the dtype of ``input``. Elsewhere a bias of another dtype
+            is refused, as ``torch.nn.functional.linear`` refuses it.
         approximate, save, dither: as for :func:`gelu`.
 
     Returns:
@@ -110,13 +111,17 @@ def gate(
     save: str | None = None,
     dither: bool = False,
 ) -> Tensor:
-    r"""Any gate, :math:`x \, F(x)` for x = ``input``, or ``input + bias``, in one pass.
+    r"""GELU, SiLU or another gate ``x F(x)``, chosen by name, with an optional fused bias add.
+
+    F is a distribution function, and x is ``input`` or ``input + bias``. One pass.
 
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
         bias: as for :func:`bias_gelu`.
-        gate: the name of the gate, which selects the distribution function F;
-            docs/guide/accuracy.md lists them.
+        gate: the name of the gate, which selects F. Both the mathematical names and the field's
+            names are taken: ``"normal"`` or ``"gelu"``, ``"normal_tanh"`` or ``"gelu_tanh"``,
+            ``"logistic_1702"`` or ``"quick_gelu"``, ``"logistic"`` or ``"silu"``. Other gates have
+            only a mathematical name. docs/guide/accuracy.md lists all gates.
         save, dither: as for :func:`gelu`.
 
     Returns:
@@ -140,8 +145,9 @@ def gate(
 
 
 def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
-    r"""Sigmoid linear unit, :math:`x \, \sigma(x)`, the gate of the logistic distribution; replaces
-    ``torch.nn.functional.silu``.
+    r"""Sigmoid linear unit, ``x σ(x)``; replaces ``torch.nn.functional.silu``.
+
+    It is the gate of the logistic distribution.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
@@ -169,8 +175,9 @@ def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
 
 
 def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
-    r"""Laplace linear unit, the gate of the Laplace distribution: :math:`x \, e^x / 2` for x < 0,
-    :math:`x \, (1 - e^{-x} / 2)` above.
+    r"""Laplace linear unit: ``x F(x)``, with F the Laplace distribution function.
+
+    It is :math:`x \, e^x / 2` for x < 0 and :math:`x \, (1 - e^{-x} / 2)` otherwise.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
@@ -197,8 +204,9 @@ def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
 
 
 def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False) -> Tensor:
-    r"""The gate of the Cauchy distribution, :math:`x \, (1/2 + \arctan(x) / \pi)`, similar to the
-    ELU: it tends to :math:`-1/\pi` at :math:`-\infty`.
+    r"""Gate of the Cauchy distribution, ``x (1/2 + arctan(x)/π)``, similar to the ELU.
+
+    It tends to :math:`-1/\pi` at :math:`-\infty`.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
