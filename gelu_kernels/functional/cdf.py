@@ -30,16 +30,17 @@ def parameter(function: str, name: str, value: Tensor | float, input: Tensor) ->
 def cdf_gate(
     input: Tensor, loc: Tensor | float, scale: Tensor | float, *, gate: str = "normal"
 ) -> Tensor:
-    r"""A gate with a location and a scale, :math:`x \, F((x - loc) / scale)`, in one pass; in
-    backward, the gradients of all three in one pass.
+    r"""Gate with a location and a scale, ``x F((x - loc) / scale)``, in one pass.
+
+    Backward computes the gradients of ``input``, ``loc`` and ``scale`` in one pass.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16.
         loc: a number (also NumPy's, or a ``Fraction``), a 0-d tensor, or a vector as long as the
-            last dimension of ``input``. A number is rounded to the dtype of ``input``; a tensor has
+            last dimension of ``input``. A number is rounded to the dtype of ``input``. A tensor has
             that dtype, or is cast to it under autocast, and is on the same device.
-        scale: the same, at least 0. If it is 0, F is a step, which is 1/2 at x = loc, and the
-            gradients of ``loc`` and ``scale`` are 0.
+        scale: the same, at least 0. A scale of 0 makes F a step, with F = 1/2 at x = loc; the
+            gradients of ``loc`` and ``scale`` are then 0.
         gate: the name of the gate, which selects the distribution function F, as for
             :func:`gelu_kernels.functional.gate`.
 
@@ -49,8 +50,8 @@ def cdf_gate(
     Raises:
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a device or ``gate`` is not as above, or ``scale`` is negative or NaN.
-            A tensor ``scale`` is checked only on the CPU: on a GPU a check would have to wait for
-            the device, and the result is undefined.
+            A tensor ``scale`` is checked only on the CPU. On a GPU a check would have to wait for
+            the device; there the result is undefined.
 
     Accuracy: float32 and float64 within 6 units in the last place where F is a normal number.
     float16 and bfloat16 are computed in float32 and rounded once. The gradients of ``loc`` and
