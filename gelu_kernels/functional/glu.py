@@ -10,13 +10,12 @@ from gelu_kernels.functional.arguments import gate_for
 
 
 def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none") -> Tensor:
-    r"""The gated linear unit of a GELU, ``gelu(input) * up``, in one pass; in backward, both
-    gradients in one pass.
+    r"""GELU-gated linear unit, ``gelu(input) * up``: one pass forward, one pass backward.
 
-    Without ``up``, ``geglu(*input.chunk(2, -1))``: the gate takes the first half of the last
-    dimension, as a ``gate_up_proj`` and vLLM's ``GeluAndMul`` order them, and backward writes both
-    halves of one gradient. ``torch.nn.functional.glu`` and the GEGLU of diffusers order them the
-    other way.
+    Without ``up`` it computes ``geglu(*input.chunk(2, -1))``: the gate takes the first half of the
+    last dimension, as in a ``gate_up_proj`` and in vLLM's ``GeluAndMul``. Backward then writes both
+    halves of one gradient. ``torch.nn.functional.glu`` and the GEGLU of diffusers gate with the
+    second half.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16; without
@@ -56,8 +55,7 @@ def geglu(input: Tensor, up: Tensor | None = None, *, approximate: str = "none")
 
 
 def swiglu(input: Tensor, up: Tensor | None = None) -> Tensor:
-    r"""The gated linear unit of a SiLU, ``silu(input) * up``, in one pass; in backward, both
-    gradients in one pass.
+    r"""SiLU-gated linear unit, ``silu(input) * up``: one pass forward, one pass backward.
 
     Args:
         input, up: as for :func:`geglu`. Without ``up``, the halves of ``input``, in that order, as
@@ -94,27 +92,27 @@ def glu(
     up_offset: float = 0.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    r"""The gated linear unit of a gate :math:`g(x) = x F(x)`, clamped and weighted if wanted, in
-    one pass; in backward, all gradients in one pass.
+    r"""Gated linear unit with any gate, ``gate(input) * up``: one pass forward, one pass backward.
+
+    With a ``limit`` l, an ``up_offset`` and a ``weight`` w, for a gate :math:`g(x) = x F(x)`:
 
     .. math:: y = g(\min(x, l)) \, (\max(-l, \min(\text{up}, l)) + \text{offset}) \, w
 
-    Without ``limit``, ``up_offset`` and ``weight``, ``g(input) * up``. The unit of gpt-oss has the
-    gate ``"logistic_1702"``, ``limit=7.0`` and ``up_offset=1.0``. ``weight`` is what the router of
-    a mixture of experts assigns to a token.
+    gpt-oss uses the gate ``"logistic_1702"``, ``limit=7.0`` and ``up_offset=1.0``. In a mixture of
+    experts, ``weight`` holds the router's weight for each token.
 
     Args:
         input: a tensor of any shape and strides, float64, float32, float16 or bfloat16; without
             ``up`` its last dimension is even, and x and up are its halves, as for :func:`geglu`.
         up: a tensor of the same shape, dtype and device. Under autocast it is cast to the dtype of
             ``input``; nothing is broadcast.
-        gate: the name of the gate, as for :func:`soi_map`.
-        limit: a positive number. Gradients pass where x is at most ``limit``, and up from
+        gate: the name of the gate, as for :func:`gate`.
+        limit: a positive number. Gradients pass where x is at most ``limit``, and where up is from
             ``-limit`` to ``limit``, as for ``torch.clamp`` up to torch 2.13 (2.15 stops them at the
-            limits); a NaN stays NaN.
+            limits). A NaN stays NaN.
         up_offset: a finite number.
         weight: one number per row: a tensor of the shape of ``input`` without its last dimension,
-            of the same dtype and device. Under autocast it is cast like ``up``.
+            of the same dtype and device. Under autocast it is cast to the dtype of ``input``.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``; without
