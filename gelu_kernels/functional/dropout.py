@@ -36,8 +36,9 @@ def bias_gelu_dropout(
     dither: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""``dropout(gelu(input + bias), p, training)`` in one pass; in backward, both gradients in one
-    pass.
+    r"""Fused bias add, GELU and dropout: ``dropout(gelu(input + bias), p, training)``.
+
+    One pass forward; one pass backward for both gradients.
 
     Args:
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
@@ -96,23 +97,25 @@ def gate_dropout(
     dither: bool = False,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""A gate and dropout in one pass: :math:`m \, g(x) / (1 - p)` for x = ``input``, or
-    ``input + bias``, and :math:`m \sim \operatorname{Bernoulli}(1 - p)`.
+    r"""Fused gate and dropout, ``dropout(gate(input), p, training)``, with an optional bias add.
 
-    The gradient is that of the gate divided by 1 - p where m is 1, and 0 elsewhere. ``input``,
-    ``bias`` and m, one bit per element, are saved for backward.
+    .. math:: y = m \, g(x) / (1 - p), \quad m \sim \operatorname{Bernoulli}(1 - p)
+
+    Here g is the gate, and x is ``input`` or ``input + bias``. The gradient is the gradient of the
+    gate divided by 1 - p where m is 1, and 0 elsewhere. ``input``, ``bias`` and m, one bit per
+    element, are saved for backward.
 
     Args:
         input: as for :func:`gelu`; with ``bias``, as for :func:`bias_gelu`.
         bias: as for :func:`bias_gelu`. May be omitted: ``gate_dropout(input, p)``.
         p, training: as for ``torch.nn.functional.dropout``: the probability of dropping an element,
-            and whether to drop any. Without training or with p = 0 this is :func:`gate`, which
-            draws nothing; with p = 1 the result and its gradients are zeros.
+            and whether to drop any. Without training or with p = 0 this is :func:`gate`, and no
+            mask is drawn. With p = 1 the result and its gradients are zeros.
         gate: as for :func:`gate`.
-        save, dither: as for :func:`gelu`; the code is saved instead of ``input``, ``bias`` and m,
-            and a dropped element has the code of 0. Dithering takes its bits from the seed of m.
-        generator: draws the seed; on the device of ``input``, whose default generator is used if
-            this is None.
+        save, dither: as for :func:`gelu`. The code is saved instead of ``input``, ``bias`` and m; a
+            dropped element has the code of 0. Dithering takes its bits from the seed of m.
+        generator: the generator that draws the seed, on the device of ``input``. None means the
+            default generator of that device.
 
     Returns:
         A tensor of the shape, dtype and (where ``input`` is dense) strides of ``input``.
@@ -168,8 +171,11 @@ def glu_dropout(
     training: bool = True,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""A gated linear unit and dropout in one pass: :math:`m \, g(x) \, \text{up} / (1 - p)`,
-    :math:`m \sim \operatorname{Bernoulli}(1 - p)`; in backward, both gradients in one pass.
+    r"""Fused gated linear unit and dropout: ``dropout(gate(input) * up, p, training)``.
+
+    .. math:: y = m \, g(x) \, \text{up} / (1 - p), \quad m \sim \operatorname{Bernoulli}(1 - p)
+
+    One pass forward; one pass backward for both gradients.
 
     Args:
         input, up: as for :func:`geglu`; without ``up``, the halves of ``input``:
