@@ -30,16 +30,15 @@ def gate_linear(
     .. math:: y = g(x + b_g) \, W^T + b
 
     Only ``input`` is saved; backward recomputes :math:`g(x + b_g)` for the gradient of ``weight``.
-    The separate functions save both tensors; all results and gradients have the same bits as
-    theirs.
+    The separate functions save both tensors. Their results and gradients have the same bits.
 
     Args:
-        input: a tensor of at least one dimension, float64, float32, float16 or bfloat16: the hidden
-            layer before its activation, ``(*, hidden)``.
+        input: the hidden layer before its activation, ``(*, hidden)``: a tensor of at least one
+            dimension, float64, float32, float16 or bfloat16.
         weight: ``(features, hidden)``, of the same dtype and device.
-        bias: a vector of length ``features``, likewise.
-        gate_bias: a vector of length ``hidden``, likewise: the bias of the hidden layer, whose
-            gradient is computed in the same pass as the gradient of ``input``.
+        bias: a vector of length ``features``, of the same dtype and device.
+        gate_bias: the bias of the hidden layer, a vector of length ``hidden``, of the same dtype
+            and device. Its gradient is computed in the same pass as the gradient of ``input``.
         gate: the name of the gate, as for :func:`gelu_kernels.functional.gate`.
 
         Under autocast ``weight`` and ``bias`` are cast as ``torch.nn.functional.linear`` casts
@@ -54,9 +53,9 @@ def gate_linear(
 
     Accuracy: the gate as :func:`gelu_kernels.functional.gate`; the matrix products are torch's.
 
-    Memory: under ``torch.vmap``, in forward-mode AD, for jagged tensors and for a ``weight`` or
-    ``bias`` of a tensor subclass other than DTensor, such as a quantised weight, the separate
-    functions run and save both tensors. docs/guide/memory.md has the figures.
+    Memory: the separate functions run, and save both tensors, under ``torch.vmap``, in forward-mode
+    AD, for jagged tensors, and if ``weight`` or ``bias`` is of a tensor subclass other than
+    DTensor, such as a quantised weight. docs/guide/memory.md has the figures.
 
     Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models"
     (2022), section 5; Karpathy, llm.c, pull request 420.
@@ -88,15 +87,15 @@ def glu_linear(
 
     .. math:: y = (g(x) \odot \text{up}) \, W^T + b
 
-    Only ``input`` and ``up`` are saved; backward recomputes their gated linear unit, as
-    :func:`gate_linear` does.
+    Only ``input`` and ``up`` are saved; backward recomputes the gated linear unit, as for
+    :func:`gate_linear`.
 
     Args:
-        input, up, gate, limit, up_offset: as for :func:`gelu_kernels.functional.glu`, of at least
-            one dimension. ``up=None`` for the halves of ``input``.
+        input, up, gate, limit, up_offset: as for :func:`gelu_kernels.functional.glu`, with at least
+            one dimension. ``up=None`` takes the halves of ``input``.
         weight: ``(features, hidden)``, where ``glu(input, up)`` is ``(*, hidden)``, of the same
             dtype and device.
-        bias: a vector of length ``features``, likewise.
+        bias: a vector of length ``features``, of the same dtype and device.
 
     Returns:
         A tensor of shape ``(*, features)``, as ``torch.nn.functional.linear`` returns it.
