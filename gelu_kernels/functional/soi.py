@@ -17,11 +17,13 @@ def soi_map(
     scale: Tensor | float | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""The GELU paper's stochastic SOI map: :math:`x \, m` with
-    :math:`m \sim \operatorname{Bernoulli}(F(x))`, whose mean is the gate :math:`x \, F(x)`; or with
-    :math:`m \sim \operatorname{Bernoulli}(F((x - loc) / scale))`, whose mean is :func:`cdf_gate`.
+    r"""Stochastic SOI map of the GELU paper: ``x`` with probability ``F(x)``, else 0.
 
-    The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere; only m,
+    The result is :math:`x \, m` with :math:`m \sim \operatorname{Bernoulli}(F(x))`. Its mean is the
+    gate :math:`x \, F(x)`. With ``loc`` or ``scale``,
+    :math:`m \sim \operatorname{Bernoulli}(F((x - loc) / scale))`, and the mean is :func:`cdf_gate`.
+
+    The gradient of ``input`` is the gradient of the result where m is 1, and 0 elsewhere. Only m,
     one bit per element, is saved for backward. As in ``torch.bernoulli``, no gradient goes through
     m: the gradients of ``loc`` and ``scale`` are zeros.
 
@@ -31,8 +33,8 @@ def soi_map(
             :func:`gelu_kernels.functional.gate`.
         loc, scale: a location and a scale of F, as for :func:`cdf_gate`. If only one is given,
             ``loc`` defaults to 0 and ``scale`` to 1.
-        generator: draws the seed; on the device of ``input``, whose default generator is used if
-            this is None.
+        generator: the generator that draws the seed, on the device of ``input``. None means the
+            default generator of that device.
 
     Returns:
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
@@ -85,12 +87,11 @@ def bias_soi_map(
     gate: str = "normal",
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    r"""``soi_map(input + bias)`` in one pass; in backward, both gradients in one pass.
+    r"""Fused bias add and SOI map, ``soi_map(input + bias)``: one pass forward, one pass backward.
 
     Args:
         input: a tensor of at least one dimension, float64, float32, float16 or bfloat16.
-        bias: a vector as long as the last dimension of ``input``, of the same dtype and device.
-            Under autocast it is cast to the dtype of ``input``.
+        bias: as for :func:`bias_gelu`.
         gate, generator: as for :func:`soi_map`.
 
     Returns:
