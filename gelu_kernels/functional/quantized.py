@@ -1,5 +1,4 @@
-"""Gates and gated linear units whose results are 8-bit numbers with scales, the operands of
-``torch.nn.functional.scaled_mm``."""
+"""Gates and gated linear units with 8-bit results, for ``torch.nn.functional.scaled_mm``."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -15,7 +14,7 @@ from gelu_kernels.functional.arguments import gate_for
 
 
 class Quantized(NamedTuple):
-    """8-bit numbers and their scales; a value is data times scale.
+    """8-bit numbers and their scales: each value is ``data`` times ``scale``.
 
     >>> quantized_gate(torch.zeros(1, 32)).data.dtype
     torch.float8_e4m3fn
@@ -26,7 +25,7 @@ class Quantized(NamedTuple):
 
 
 class QuantizedWithAmax(NamedTuple):
-    """8-bit numbers of a given scale, and the largest magnitude before quantisation.
+    """8-bit numbers for a given scale, and the largest magnitude before quantisation.
 
     >>> x = torch.full((1, 16), 100.0)
     >>> quantized_gate(x, scaling="TensorWise", scale=torch.tensor(0.25)).amax
@@ -88,46 +87,49 @@ def quantized_gate(
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Results:
-    r"""A gate in eight bits, :math:`\text{data} = y / \text{scale}` for
-    :math:`y = g(\text{input} + \text{bias})`, in one pass. y is rounded to the dtype of ``input``,
-    as :func:`gate` rounds it, and then to eight bits.
+    r"""Gate with a result in FP8 or MXFP8, as an operand of ``torch.nn.functional.scaled_mm``.
 
-    Rows are the last dimension of ``input``; N is their number and M their length.
+    In one pass: :math:`y = g(\text{input} + \text{bias})` is rounded to the dtype of ``input``, as
+    :func:`gate` rounds it; then :math:`\text{data} = y / \text{scale}` is rounded to eight bits.
+
+    Rows run along the last dimension of ``input``; there are N rows of length M.
 
     Args:
         input: a tensor of at least one dimension and any strides, float32 or bfloat16.
         bias: as for :func:`bias_gelu`.
         gate: as for :func:`gate`.
-        dtype: ``torch.float8_e4m3fn`` or ``torch.float8_e5m2``, whose largest numbers are 448 and
+        dtype: ``torch.float8_e4m3fn`` or ``torch.float8_e5m2``. The largest numbers are 448 and
             57344.
         scaling: which numbers share a scale, as a name or a member of
             ``torch.nn.functional.ScalingType``:
 
             - ``"TensorWise"``: all of y; the scale is given. M is a multiple of 16.
             - ``"RowWise"``: a row; the scale is max abs(y) / 448 (57344). M is a multiple of 16.
-            - ``"BlockWise1x128"``: 128 numbers of a row, likewise. M is a multiple of 128.
+            - ``"BlockWise1x128"``: 128 numbers of a row; the scale is max abs(y) / 448 (57344). M
+              is a multiple of 128.
             - ``"BlockWise1x32"``: 32 numbers; the scale is a power of two (MXFP8). M is a multiple
               of 32.
-        scale: for ``"TensorWise"`` one positive number, float32, on the device of ``input``.
-        along: for ``"BlockWise1x32"`` the direction of the blocks: along a ``"row"``, along a
+        scale: for ``"TensorWise"``, one positive number, float32, on the device of ``input``.
+        along: for ``"BlockWise1x32"``, the direction of the blocks: along a ``"row"``, along a
             ``"column"``, or ``"both"``. For columns N is a multiple of 32.
-        mode: for ``"BlockWise1x32"`` the choice of the power of two. ``"floor"``: the largest one
-            in max abs(y) over the largest in ``dtype``, as in the MX specification; numbers above
-            448 (57344) times the scale saturate. ``"rceil"``: max abs(y) / 448 (57344), rounded up
-            to a power of two.
-        swizzle: for ``"BlockWise1x32"`` the layout of the scales, as a name or a member of
+        mode: for ``"BlockWise1x32"``, how the power of two is chosen. ``"floor"``: the largest
+            power of two up to max abs(y), divided by the largest one in ``dtype``, as in the MX
+            specification; numbers above 448 (57344) times the scale saturate. ``"rceil"``:
+            max abs(y) / 448 (57344), rounded up to a power of two.
+        swizzle: for ``"BlockWise1x32"``, the layout of the scales, as a name or a member of
             ``torch.nn.functional.SwizzleType``: ``"NO_SWIZZLE"`` or ``"SWIZZLE_32_4_4"``, which
             matrix instructions read.
 
     Returns:
-        - :class:`Quantized`, ``data`` of the shape of ``input``, contiguous, and ``scale``:
-          (..., 1) or (..., M / 128) float32, (..., M / 32) ``torch.float8_e8m0fnu``. As
-          ``scaled_mm`` requires, scales of 128 numbers are stored column by column, and swizzled
-          ones in a matrix of (32 ceil(N / 128), 16 ceil(M / 128)), padded with zeros.
-        - Along the columns: :class:`Quantized` of the transpose, ``data`` (M, N) and ``scale``
+        - By default :class:`Quantized`. ``data`` has the shape of ``input`` and is contiguous.
+          ``scale`` is (..., 1) or (..., M / 128) float32, or (..., M / 32)
+          ``torch.float8_e8m0fnu``. As ``scaled_mm`` requires, scales of 128 numbers are stored
+          column by column, and swizzled ones in a matrix of (32 ceil(N / 128), 16 ceil(M / 128)),
+          padded with zeros.
+        - For ``"column"``: :class:`Quantized` of the transpose, ``data`` (M, N) and ``scale``
           (M, N / 32), or swizzled.
-        - For ``"both"``: these two.
-        - For ``"TensorWise"``: :class:`QuantizedWithAmax`, ``amax`` = max abs(y), float32.
+        - For ``"both"``: a pair of these two.
+        - For ``"TensorWise"``: :class:`QuantizedWithAmax`, with ``amax`` = max abs(y), float32.
 
         The gradient passes straight through to y, in the dtype of ``input``: see
         :func:`dequantize`.
@@ -135,7 +137,7 @@ def quantized_gate(
     Raises:
         TypeError: a dtype or layout is not as above.
         ValueError: a shape, a size, a device, a name or ``scale`` is not as above. The value of
-            ``scale`` is checked on a CPU; on a GPU, one that is not positive gives NaN data.
+            ``scale`` is checked only on a CPU; on a GPU, one that is not positive gives NaN data.
         NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
 
     Accuracy: each number is y times the inverse of the scale, rounded to nearest, ties to even.
@@ -165,8 +167,9 @@ def quantized_glu(
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Results:
-    r"""A gated linear unit in eight bits, :func:`quantized_gate` of
-    :math:`y = g(\text{input}) \cdot \text{up}`, in one pass.
+    r"""Gated linear unit, ``gate(input) * up``, with a result in FP8 or MXFP8, in one pass.
+
+    :math:`y = g(\text{input}) \cdot \text{up}` is quantised as by :func:`quantized_gate`.
 
     Args:
         input, up: as for :func:`glu`, float32 or bfloat16; without ``up``, the halves of ``input``.
@@ -194,11 +197,11 @@ def quantized_glu(
 def quantized_geglu(
     input: Tensor, up: Tensor | None = None, *, approximate: str = "none", **options: object
 ) -> Results:
-    r""":func:`quantized_glu` of a GELU: ``geglu(input, up)`` in eight bits.
+    r"""GELU-gated linear unit, ``geglu(input, up)``, with a result in FP8 or MXFP8.
 
     Args:
         input, up, approximate: as for :func:`geglu`; float32 or bfloat16.
-        options: as for :func:`quantized_glu`, but ``gate``.
+        options: the keyword arguments of :func:`quantized_glu`, except ``gate``.
 
     Returns, raises, accuracy, source: as :func:`quantized_glu`.
 
@@ -210,11 +213,11 @@ def quantized_geglu(
 
 
 def quantized_swiglu(input: Tensor, up: Tensor | None = None, **options: object) -> Results:
-    r""":func:`quantized_glu` of a SiLU: ``swiglu(input, up)`` in eight bits.
+    r"""SiLU-gated linear unit, ``swiglu(input, up)``, with a result in FP8 or MXFP8.
 
     Args:
         input, up: as for :func:`swiglu`, float32 or bfloat16.
-        options: as for :func:`quantized_glu`, but ``gate``.
+        options: the keyword arguments of :func:`quantized_glu`, except ``gate``.
 
     Returns, raises, accuracy, source: as :func:`quantized_glu`.
 
