@@ -1,5 +1,4 @@
-"""Gradients of gates and gated linear units as 8-bit numbers with scales, for the matrix products
-of a backward pass."""
+"""Gradients of gates and gated linear units in MXFP8, for the matrix products of backward."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -31,16 +30,18 @@ def quantized_gate_backward(
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Results:
-    r"""The gradient of :func:`gate` in eight bits, for the matrix products of a backward pass: dx =
-    grad g'(input + bias), rounded to the dtype of ``input`` and then quantised like
-    ``"BlockWise1x32"`` of :func:`quantized_gate`. With a bias, its gradient in the same pass.
+    r"""Gradient of ``gate`` in MXFP8, for the matrix products of a backward pass.
+
+    dx = grad g'(input + bias) is rounded to the dtype of ``input`` and then quantised as by
+    :func:`quantized_gate` with ``"BlockWise1x32"``. With a bias, the same pass computes its
+    gradient.
 
     Args:
         grad: the gradient of y, of the shape and dtype of ``input``.
         input, bias, gate, dtype, along, mode, swizzle: as for :func:`quantized_gate`.
 
     Returns:
-        dx as :func:`quantized_gate` returns y; with ``bias`` a pair, dx and the gradient of
+        dx as :func:`quantized_gate` returns y. With ``bias`` a pair: dx, and the gradient of
         ``bias`` in its dtype, with the same bits as from autograd.
 
     Raises:
@@ -73,8 +74,10 @@ def quantized_glu_backward(
     mode: str = "floor",
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Results:
-    r"""The gradients of :func:`glu` in eight bits: dx = grad up g'(input) and dup = grad g(input),
-    quantised as in :func:`quantized_gate_backward`.
+    r"""Gradients of ``glu`` in MXFP8, for the matrix products of a backward pass.
+
+    dx = grad up g'(input) and dup = grad g(input) are quantised as in
+    :func:`quantized_gate_backward`.
 
     Args:
         grad: the gradient of y, of its shape and dtype.
@@ -82,7 +85,7 @@ def quantized_glu_backward(
         dtype, along, mode, swizzle: as for :func:`quantized_gate`.
 
     Returns:
-        With ``up`` a pair, dx and dup. Without it one matrix with dx and dup as its halves, for the
+        With ``up`` a pair, dx and dup. Without it one matrix whose halves are dx and dup, for the
         weight that produced both halves of ``input``.
 
     Raises:
