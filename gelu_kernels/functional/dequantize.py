@@ -56,13 +56,16 @@ def dequantize(
     dtype: torch.dtype = torch.bfloat16,
     swizzle: str | Enum = "NO_SWIZZLE",
 ) -> Tensor:
-    r"""Dequantises: returns data times scale. The gradient passes straight through to the tensor
-    that was quantised, without rounding; ``data.float()`` would round it to the dtype of ``data``.
+    r"""Dequantises: returns ``data`` times ``scale``, with a straight-through gradient.
+
+    The gradient passes to the tensor that was quantised without rounding; ``data.float()`` would
+    round it to the dtype of ``data``.
 
     Args:
         data, scale: as :func:`quantized_gate` returns them; for ``"TensorWise"`` the scale passed
             to it.
-        dtype: of the result. The gradient is cast to the dtype of the tensor that was quantised.
+        dtype: the dtype of the result. The gradient is cast to the dtype of the tensor that was
+            quantised.
         swizzle: as passed to :func:`quantized_gate`.
 
     Returns:
@@ -94,9 +97,10 @@ def _identity(t: Tensor) -> tuple[object, ...] | None:
 
 @contextmanager
 def save_quantized(*saved: tuple[Tensor, Quantized]) -> Iterator[None]:
-    """In this context autograd saves the quantised form of a tensor instead of the tensor, and
-    backward computes with its :func:`dequantize`: half the memory, and no extra work in the forward
-    pass for a caller that has quantised the tensor anyway.
+    """Context manager: autograd saves the quantised form of a tensor instead of the tensor.
+
+    Backward computes with :func:`dequantize` of that form. This takes half the memory, and no extra
+    work in the forward pass if the caller has quantised the tensor anyway.
 
     A view with other strides, or the tensor after an in-place operation, is saved as it is.
 
