@@ -27,12 +27,12 @@ class _Gate(Module):
 
 
 class GELU(_Gate):
-    r"""GELU, element by element; replaces ``torch.nn.GELU``. :math:`x \, \Phi(x)` for
-    ``approximate="none"``, :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2` for
-    ``"tanh"``, :math:`x \, \sigma(1.702 x)` for ``"sigmoid"``.
+    r"""Gaussian error linear unit, ``x Φ(x)``; drop-in for ``torch.nn.GELU``.
 
     Args:
-        approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
+        approximate: ``"none"`` for :math:`x \, \Phi(x)`; ``"tanh"`` for
+            :math:`x \, (1 + \tanh(\sqrt{2/\pi} (x + 0.044715 x^3))) / 2`; ``"sigmoid"`` for
+            :math:`x \, \sigma(1.702 x)`.
         save, dither: as for :func:`gelu_kernels.functional.gelu`.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16.
@@ -65,7 +65,7 @@ class GELU(_Gate):
 
 
 class BiasGELU(_Gate):
-    """``gelu(input + bias)`` in one pass, with a learnable bias that starts at zero.
+    """Fused bias add and GELU, ``gelu(input + bias)``, with a learnable bias that starts at zero.
 
     For use after a layer without a bias; :class:`gelu_kernels.nn.LinearGELU` combines the two.
 
@@ -118,10 +118,10 @@ class BiasGELU(_Gate):
 
 
 class SiLU(_Gate):
-    r"""SiLU, :math:`x \, \sigma(x)`, element by element; replaces ``torch.nn.SiLU``.
+    r"""Sigmoid linear unit, ``x σ(x)``; drop-in for ``torch.nn.SiLU``.
 
     Args:
-        inplace: must be False, the default of ``torch.nn.SiLU``: backward needs the input, which
+        inplace: must be False, the default of ``torch.nn.SiLU``. Backward needs the input, which
             would have to be copied before it is overwritten.
         save, dither: as for :func:`gelu_kernels.functional.gelu`.
 
@@ -153,8 +153,9 @@ class SiLU(_Gate):
 
 
 class LaLU(_Gate):
-    r"""The gate of the Laplace distribution, element by element: :math:`x \, e^x / 2` for x < 0 and
-    :math:`x \, (1 - e^{-x} / 2)` above.
+    r"""Laplace linear unit: ``x F(x)``, with F the Laplace distribution function.
+
+    It is :math:`x \, e^x / 2` for x < 0 and :math:`x \, (1 - e^{-x} / 2)` otherwise.
 
     Args:
         save, dither: as for :func:`gelu_kernels.functional.gelu`.
@@ -178,8 +179,7 @@ class LaLU(_Gate):
 
 
 class CauchyGate(_Gate):
-    r"""The gate of the Cauchy distribution, element by element:
-    :math:`x \, (1/2 + \arctan(x) / \pi)`.
+    r"""Gate of the Cauchy distribution, ``x (1/2 + arctan(x)/π)``, similar to the ELU.
 
     Args:
         save, dither: as for :func:`gelu_kernels.functional.gelu`.
