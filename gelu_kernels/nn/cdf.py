@@ -9,16 +9,18 @@ from gelu_kernels.nn.module import Module
 
 
 class CDFGate(Module):
-    r""":math:`x \, F((x - loc) / scale)` with learnable ``loc`` and ``scale``: "both are possibly
-    parameters to optimize", says the GELU paper.
+    r"""Gate with a learnable location and scale, ``x F((x - loc) / scale)``.
+
+    "Both are possibly parameters to optimize", says the GELU paper.
 
     Args:
-        gate: the name of the gate, which selects the distribution function F.
+        gate: the name of the gate, which selects the distribution function F, as for
+            :func:`gelu_kernels.functional.gate`.
         loc, scale: the initial values.
         num_parameters: the length of the vectors ``loc`` and ``scale``, as in ``torch.nn.PReLU``:
             1, or the length of the input's last dimension.
-        learnable: whether they are parameters; otherwise they are buffers.
-        device, dtype: of both.
+        learnable: whether ``loc`` and ``scale`` are parameters; otherwise they are buffers.
+        device, dtype: of ``loc`` and ``scale``.
 
     Shape: any, in and out; float64, float32, float16 or bfloat16, as ``dtype`` unless under
     autocast.
