@@ -8,10 +8,11 @@ from gelu_kernels.nn.module import Module
 
 
 class GEGLU(Module):
-    r"""The gated linear unit of a GELU: ``gelu(gate) * up`` for the halves ``gate`` and ``up`` of
-    the last dimension, in that order, in one pass.
+    r"""GELU-gated linear unit, ``gelu(gate) * up``, of the halves of the last dimension.
 
-    It has no weights: it goes between the ``nn.Linear`` that computes both halves and the next.
+    The halves are ``gate`` and ``up``, in that order. One pass.
+
+    It has no weights: it goes between the ``nn.Linear`` that computes both halves and the next one.
 
     Args:
         approximate: ``"none"``, ``"tanh"`` or ``"sigmoid"``.
@@ -45,10 +46,10 @@ class GEGLU(Module):
 
 
 class SwiGLU(Module):
-    r"""The gated linear unit of a SiLU: ``silu(gate) * up`` for the halves ``gate`` and ``up`` of
-    the last dimension, in that order, in one pass.
+    r"""SiLU-gated linear unit, ``silu(gate) * up``, of the halves of the last dimension.
 
-    It has no weights, like :class:`GEGLU`.
+    The halves are ``gate`` and ``up``, in that order. One pass. It has no weights, like
+    :class:`GEGLU`.
 
     Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
 
