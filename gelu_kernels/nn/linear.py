@@ -43,9 +43,9 @@ class LinearParameters(Module):
 
 
 class LinearGELU(LinearParameters):
-    """``nn.Linear`` followed by :class:`GELU`, with bias and GELU in one pass.
+    """``nn.Linear`` followed by GELU, with bias add and GELU in one pass.
 
-    Initialisation and state dict are as in ``nn.Linear``: a checkpoint loads either way.
+    Initialisation and state dict are as in ``nn.Linear``: either loads the other's checkpoint.
 
     Args:
         in_features, out_features: the sizes of the last dimension, in and out.
@@ -105,8 +105,8 @@ class LinearGELU(LinearParameters):
 class GateLinear(LinearParameters):
     """``nn.Linear`` of ``gate(input + gate_bias)``; only ``input`` is saved for backward.
 
-    It follows the ``nn.Linear`` that computes the hidden layer, and can add that layer's bias as
-    its ``gate_bias``.
+    It goes after the ``nn.Linear`` that computes the hidden layer, and can add the bias of that
+    layer as ``gate_bias``.
 
     Args:
         in_features, out_features, bias, device, dtype: as for ``nn.Linear``.
@@ -170,7 +170,7 @@ class GLULinear(LinearParameters):
         in_features, out_features, bias, device, dtype: as for ``nn.Linear``.
         gate, limit, up_offset: as for :func:`gelu_kernels.functional.glu`.
 
-    Shape: two tensors ``(*, in_features)``, or one ``(*, 2 in_features)`` with both side by side,
+    Shape: two tensors ``(*, in_features)``, or one ``(*, 2 in_features)`` with both as its halves,
     to ``(*, out_features)``; float64, float32, float16 or bfloat16, the same as the weight unless
     under autocast.
 
