@@ -8,9 +8,9 @@ from gelu_kernels.nn.module import Module
 
 
 class SOIMap(Module):
-    r"""In training the stochastic SOI map, :math:`x \, m` with
-    :math:`m \sim \operatorname{Bernoulli}(F(x))`; in evaluation its mean, the gate
-    :math:`x \, F(x)`.
+    r"""Stochastic SOI map in training; its mean, the gate ``x F(x)``, in evaluation.
+
+    In training the result is :math:`x \, m` with :math:`m \sim \operatorname{Bernoulli}(F(x))`.
 
     Args:
         gate: the name of the gate, which selects the distribution function F, as for
