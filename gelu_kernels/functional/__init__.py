@@ -1,7 +1,7 @@
 """The operators as functions.
 
 In eager mode a call goes straight to C++. Under ``torch.compile``, in a torch function mode, or
-with a tensor subclass it goes through ``torch.ops.gelu_kernels``, which these can intercept.
+with a tensor subclass it goes through ``torch.ops.gelu_kernels``, where each can intercept it.
 """
 
 from gelu_kernels.functional.cdf import cdf_gate
