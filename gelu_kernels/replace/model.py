@@ -23,27 +23,25 @@ def replace_activations(
     recompute: bool = False,
     verbose: bool = True,
 ) -> Replacement:
-    r"""Make a model compute its GELUs and SiLUs with our operators, in place, fused with the
-    neighbouring operations.
+    r"""Replaces a model's GELUs and SiLUs with ours, in place, and fuses neighbouring operations.
 
     It replaces ``torch.nn.GELU`` and ``torch.nn.SiLU``, transformers' activations (GELU: exact,
     new, tanh, fast, accurate, quick, Bloom's; SiLU) and timm's (GELU: exact, tanh, quick; Swish).
     Every module remains the same object, with its attributes and hooks.
 
     It fuses patterns in the code of a module's methods: calls of ``torch.nn.functional.gelu`` and
-    ``silu``, or of attributes that hold them or a ``functools.partial`` of them, and gated linear
+    ``silu``, or of attributes that hold them or a ``functools.partial`` of them; and gated linear
     units, ``act(gate(x)) * up(x)``, with the clamps and the offset that
     :func:`gelu_kernels.functional.glu` takes.
 
     A fused module gets a class derived from its own, with new methods. Each call checks that the
-    original method is unchanged and that the children are plain. Otherwise, for example with a hook
-    on a child that fusing would skip, an adapter, quantised weights or a parametrization, the
-    original method runs.
+    original method is unchanged and that the children are plain: no hook that fusing would skip, no
+    adapter, no quantised weights, no parametrization. Otherwise the original method runs.
 
     Args:
         model: any module.
-        fuse_bias: also fuse ``gelu(linear(x))``: the pass of the GELU adds the bias of a plain
-            ``torch.nn.Linear`` and computes its gradient.
+        fuse_bias: also fuse ``gelu(linear(x))``: the GELU adds the bias of a plain
+            ``torch.nn.Linear`` and computes its gradient, in the same pass.
         recompute: also fuse ``linear(act(x))`` and ``linear(act(x) * up)``, with a plain
             ``torch.nn.Linear`` or transformers' ``Conv1D``: backward recomputes the activation
             instead of saving its result. An activation between two linear layers is fused with
