@@ -1,7 +1,7 @@
 """Opt-in fusion of the gates by Inductor, ``torch.compile``'s code generator.
 
 By default a compiled graph calls the operators of this package. Between elementwise operations, one
-loop over memory that includes the gate can be faster: docs/guide/compile.md has measurements.
+fused loop that includes the gate can be faster: docs/guide/compile.md has measurements.
 """
 
 import hashlib
@@ -14,10 +14,11 @@ import torch
 def enable_fusion() -> None:
     r"""Lets Inductor fuse the gates, forward and backward, with the operations around them.
 
-    It affects functions compiled from now on, by ``torch.compile`` and by AOTInductor, until
+    It affects functions that ``torch.compile`` or AOTInductor compiles from now on, until
     :func:`disable_fusion`. An already compiled function does not change until
-    ``torch.compiler.reset()``. Shapes, strides, dtypes and errors do not change. Two operators are
-    not fused: the SOI map, and the backward pass that sums the gradient of a bias.
+    ``torch.compiler.reset()``. Shapes, strides, dtypes and errors do not change. Other operators
+    are not fused, such as gated linear units, the SOI map, and the backward pass that sums the
+    gradient of a bias.
 
     Accuracy: float32 and float64 within 4 units in the last place, on a CPU with the same bits as
     without fusion. float16 and bfloat16 are computed in float32 and rounded once, where they are
