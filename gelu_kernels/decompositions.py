@@ -1,5 +1,4 @@
-"""Decomposes the operators into ATen, for programs that run or are translated without this
-package."""
+"""Decomposes the operators into ATen, for programs that run without this package."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +25,7 @@ REMEDIES = {
 
 
 def decompositions() -> dict[OpOverload, Callable[..., object]]:
-    """Decompositions of the operators of ``torch.ops.gelu_kernels`` into ATen operators.
+    """Decomposition table from the operators of this package to ATen operators, for export.
 
     For ``torch.export.ExportedProgram.run_decompositions``, and for other functions that take a
     table: ``make_fx``, AOTAutograd. The decomposed program has no operator of this package. It runs
@@ -34,14 +33,14 @@ def decompositions() -> dict[OpOverload, Callable[..., object]]:
     docs/guide/compile.md.
 
     Returns:
-        A new dictionary from operators to functions. A public operator decomposes into core
-        operators, as in eager mode, and a core operator into ATen's. Passed to
+        A new dictionary from operators to functions. Public operators decompose into core
+        operators, as in eager mode, and core operators into ATen operators. Passed to
         ``run_decompositions``, it leaves ATen operators as they are; to decompose them too,
         ``update`` a ``torch.export.default_decompositions()`` with it.
 
     Raises (while a program is decomposed):
         NotImplementedError: an operator has no decomposition: the SOI map, dropout in training,
-            results in eight bits, and in exported gradients the codes of ``save=``. The message
+            FP8 and MXFP8 results, and in exported gradients the codes of ``save=``. The message
             says what to do.
 
     Accuracy: that of ATen's operators, in float32 (float64 for float64), rounded once. A gate has
