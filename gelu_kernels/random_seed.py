@@ -1,9 +1,9 @@
-"""The rules of random_seed, the operator that draws the seed of a mask.
+"""Rules for ``random_seed``, the operator that draws the seed of a mask.
 
 A training step draws a seed once and saves its 8 bytes for backward, even where the rest of the
-forward pass is recomputed: with another seed the gradient would have another mask than the result.
-Plain checkpointing restores the generator's state before it recomputes. The partitioner of
-torch.compile does not under a memory budget, nor does selective checkpointing for operators that
+forward pass is recomputed. With another seed the gradient would have another mask than the result.
+Plain checkpointing restores the generator's state before it recomputes. Two others do not: the
+partitioner of torch.compile under a memory budget, and selective checkpointing, for operators that
 draw after one that is not recomputed.
 """
 
@@ -68,7 +68,7 @@ def _load(
 
 @contextmanager
 def _saving(mode: _CachingTorchDispatchMode | _CachedTorchDispatchMode) -> Iterator[None]:
-    """Saves the seed, whatever the policy says. Torch 2.11 asks the policy in both modes."""
+    """Saves the seed, whatever the policy. Torch 2.11 asks the policy in both modes."""
     policy = getattr(mode, "policy_fn", None)
     mode.policy_fn = lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE
     try:
@@ -78,7 +78,7 @@ def _saving(mode: _CachingTorchDispatchMode | _CachedTorchDispatchMode) -> Itera
 
 
 def _batch(empty: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Does what vmap's rule for torch's random operators does; it covers only those."""
+    """Repeats vmap's rule for random operators, which covers only torch's own."""
     vmap = retrieve_current_functorch_interpreter()
     if vmap.randomness() == "error":
         raise RuntimeError(
