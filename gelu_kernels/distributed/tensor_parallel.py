@@ -1,5 +1,8 @@
-"""``ColwiseParallel`` and ``RowwiseParallel`` of ``torch.distributed.tensor.parallel``, which also
-take ``LinearGELU``, ``GateLinear`` and ``GLULinear``; torch's own accept only torch's modules."""
+"""Tensor parallelism for ``LinearGELU``, ``GateLinear`` and ``GLULinear``.
+
+``ColwiseParallel`` and ``RowwiseParallel`` of ``torch.distributed.tensor.parallel`` accept only
+torch's modules. The classes here also take ours.
+"""
 
 from functools import partial
 
@@ -30,12 +33,18 @@ class _TakesOurs(parallel.ParallelStyle):
 
 
 class ColwiseParallel(_TakesOurs, parallel.ColwiseParallel):
-    """The rows of the weight, and the bias, are divided among the ranks; so is the result."""
+    """Like torch's ``ColwiseParallel``, for our linear layers too: shards the weight by rows.
+
+    The bias and the result are sharded too.
+    """
 
     input = Replicate()
 
 
 class RowwiseParallel(_TakesOurs, parallel.RowwiseParallel):
-    """The columns of the weight, and the input, are divided among the ranks."""
+    """Like torch's ``RowwiseParallel``, for our linear layers too: shards the weight by columns.
+
+    The input is sharded too.
+    """
 
     input = Shard(-1)
