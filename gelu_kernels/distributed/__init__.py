@@ -1,6 +1,6 @@
 """Registers the operators' rules for DTensor as soon as ``torch.distributed.tensor`` is imported.
 
-That import takes half a second, which a program without DTensors need not pay.
+That import takes half a second. A program without DTensors does not pay for it.
 """
 
 import warnings
