@@ -10,10 +10,10 @@ from gelu_kernels.replace.describe import describe
 
 @dataclass(frozen=True)
 class Change:
-    """One change, by qualified name as in ``model.named_modules()``.
+    """One change to a model, by qualified name as in ``model.named_modules()``.
 
     ``old`` is the activation or the method's function; ``new`` names the operators that now compute
-    it or its patterns. For an attribute that was set, both are its values.
+    it or its patterns. For an attribute that was set, they are its values before and after.
 
     >>> print(Change("mlp.act", torch.nn.GELU(), ("gate(normal)",), torch.nn.Module()))
     mlp.act: torch.nn.modules.activation.GELU('none') -> gate(normal)
@@ -34,7 +34,7 @@ class Replacement:
 
     Attributes:
         changed: a :class:`Change` for each activation replaced, method fused, and attribute set.
-        left_alone: name to reason, for whatever is named GELU or SiLU, or calls one, and was not
+        left_alone: name to reason, for anything named GELU or SiLU, or calling one, that was not
             replaced.
         not_fused: name to reason, for activations that were replaced but not fused.
         not_recomputed: name to reason, for activations whose result is saved despite ``recompute``.
@@ -70,7 +70,7 @@ class Replacement:
         Parameters, hooks and everything else stay as they are now. Empties ``changed``.
 
         Raises:
-            RuntimeError: the same places were changed since, for example by another
+            RuntimeError: the same classes or attributes were changed since, for example by another
                 ``replace_activations``, which must be restored first. Nothing is restored.
         """
         for owner, attribute, _, given in self._given:
