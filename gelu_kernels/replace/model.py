@@ -81,8 +81,9 @@ def replace_activations(
 def replace_gelu(
     model: torch.nn.Module, *, fuse_bias: bool = False, verbose: bool = True
 ) -> Replacement:
-    """:func:`replace_activations` for GELUs only. In gated linear units they are replaced but not
-    fused.
+    """Replaces a model's GELUs with ours, in place: ``replace_activations`` for GELUs only.
+
+    In gated linear units GELUs are replaced but not fused.
 
     Args:
         model, fuse_bias, verbose: as for :func:`replace_activations`.
