@@ -29,8 +29,9 @@ class Change:
 
 
 class Replacement:
-    """What :func:`replace_activations` did to a model. ``print`` shows a line for each entry,
-    ``repr`` the counts.
+    """Report of what ``replace_activations`` did to a model, which can also undo it.
+
+    ``print`` shows a line for each entry, ``repr`` the counts.
 
     Attributes:
         changed: a :class:`Change` for each activation replaced, method fused, and attribute set.
