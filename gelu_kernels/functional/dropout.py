@@ -142,9 +142,9 @@ def gate_dropout(
     (2014), section 10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011).
 
     >>> x = torch.ones(6)
-    >>> gate_dropout(x, 0.5, gate="logistic", generator=torch.Generator().manual_seed(0))
+    >>> gate_dropout(x, 0.5, gate="silu", generator=torch.Generator().manual_seed(0))
     tensor([0.0000, 0.0000, 1.4621, 0.0000, 0.0000, 1.4621])
-    >>> gate_dropout(x, p=0.5, gate="logistic", training=False)
+    >>> gate_dropout(x, p=0.5, gate="silu", training=False)
     tensor([0.7311, 0.7311, 0.7311, 0.7311, 0.7311, 0.7311])
     """
     bias, p = _operand_and_p("gate_dropout", bias, p)

@@ -42,7 +42,7 @@ def gelu(
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
-        TypeError: ``input`` has another dtype, or is not strided.
+        TypeError: ``input`` has another dtype, or is neither strided nor jagged.
         ValueError: ``approximate`` or ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the last
@@ -157,7 +157,7 @@ def silu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
-        TypeError: ``input`` has another dtype, or is not strided.
+        TypeError: ``input`` has another dtype, or is neither strided nor jagged.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu`. silu(-inf) is -0, silu(inf) is inf.
@@ -187,7 +187,7 @@ def lalu(input: Tensor, *, save: str | None = None, dither: bool = False) -> Ten
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
-        TypeError: ``input`` has another dtype, or is not strided.
+        TypeError: ``input`` has another dtype, or is neither strided nor jagged.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu`. lalu(-inf) is -0, lalu(inf) is inf.
@@ -216,7 +216,7 @@ def cauchy_gate(input: Tensor, *, save: str | None = None, dither: bool = False)
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
-        TypeError: ``input`` has another dtype, or is not strided.
+        TypeError: ``input`` has another dtype, or is neither strided nor jagged.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu`. cauchy_gate(-inf) is :math:`-1/\pi`, with a derivative of 0, and

@@ -111,7 +111,7 @@ def glu_linear(
     Source: as :func:`gate_linear`; Shazeer, "GLU Variants Improve Transformer" (2020), section 2.
 
     >>> x, weight = torch.tensor([[-1.0, 0.0, 1.0]]), torch.tensor([[1.0, 1.0, 2.0]])
-    >>> glu_linear(x, x, weight, gate="logistic")
+    >>> glu_linear(x, x, weight, gate="silu")
     tensor([[1.7311]])
     """
     if _needs_own_linear(weight) or _needs_own_linear(bias):

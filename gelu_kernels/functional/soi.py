@@ -40,8 +40,8 @@ def soi_map(
         A tensor of the same shape, dtype and (where ``input`` is dense) strides.
 
     Raises:
-        TypeError: ``input`` has another dtype, or is not strided; ``loc`` or ``scale`` has another
-            dtype than ``input``.
+        TypeError: ``input`` has another dtype, or is neither strided nor jagged; ``loc`` or
+            ``scale`` has another dtype than ``input``.
         ValueError: ``gate`` is unknown; ``generator`` is on another device; ``loc`` or ``scale``
             has another shape or device; ``scale`` is negative or NaN, which is checked where
             :func:`cdf_gate` checks it.

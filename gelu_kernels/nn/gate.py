@@ -38,7 +38,7 @@ class GELU(_Gate):
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises:
-        TypeError: in the call, the input has another dtype, or is not strided.
+        TypeError: in the call, the input has another dtype, or is neither strided nor jagged.
         ValueError: ``approximate`` or ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: float16 and bfloat16 correctly rounded; float32 and float64 within 4 units in the
@@ -163,7 +163,7 @@ class LaLU(_Gate):
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises:
-        TypeError: in the call, the input has another dtype, or is not strided.
+        TypeError: in the call, the input has another dtype, or is neither strided nor jagged.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.lalu`.
@@ -187,7 +187,7 @@ class CauchyGate(_Gate):
     Shape: any, in and out; float64, float32, float16 or bfloat16.
 
     Raises:
-        TypeError: in the call, the input has another dtype, or is not strided.
+        TypeError: in the call, the input has another dtype, or is neither strided nor jagged.
         ValueError: ``save`` is unknown, or ``dither`` is True without ``save``.
 
     Accuracy: as :func:`gelu_kernels.functional.cauchy_gate`.

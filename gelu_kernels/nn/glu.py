@@ -21,7 +21,7 @@ class GEGLU(Module):
 
     Raises:
         ValueError: ``approximate`` is unknown.
-        TypeError: in the call, the input has another dtype, or is not strided.
+        TypeError: in the call, the input has another dtype, or is neither strided nor jagged.
         ValueError: in the call, the last dimension is odd, or there is none.
 
     Accuracy: as :func:`gelu_kernels.functional.geglu`.
@@ -54,7 +54,7 @@ class SwiGLU(Module):
     Shape: ``(*, 2 n)`` to ``(*, n)``; float64, float32, float16 or bfloat16.
 
     Raises (in the call):
-        TypeError: the input has another dtype, or is not strided.
+        TypeError: the input has another dtype, or is neither strided nor jagged.
         ValueError: the last dimension is odd, or there is none.
 
     Accuracy: as :func:`gelu_kernels.functional.swiglu`.

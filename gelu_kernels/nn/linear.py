@@ -124,7 +124,7 @@ class GateLinear(LinearParameters):
 
     Initialisation and, without ``gate_bias``, the state dict are as in ``nn.Linear``.
 
-    >>> layer = GateLinear(30, 20, gate="logistic")
+    >>> layer = GateLinear(30, 20, gate="silu")
     >>> layer(torch.randn(128, 30)).shape
     torch.Size([128, 20])
     """
@@ -183,7 +183,7 @@ class GLULinear(LinearParameters):
 
     Initialisation and state dict are as in ``nn.Linear``.
 
-    >>> layer = GLULinear(30, 20, gate="logistic")
+    >>> layer = GLULinear(30, 20, gate="silu")
     >>> layer(torch.randn(128, 60)).shape
     torch.Size([128, 20])
     """

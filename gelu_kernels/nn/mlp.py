@@ -10,8 +10,10 @@ from gelu_kernels.plain import is_plain_linear
 
 
 class MLP(Module):
-    """``down(gate(up(input)))``, or with ``glu`` ``down(gate(x) * y)`` for the halves x and y of
-    ``up(input)``; without dropout the gate's result is not saved for backward.
+    """A transformer's MLP, ``down(gate(up(input)))``, or with ``glu`` ``down(gate(x) * y)``.
+
+    x and y are the halves of ``up(input)``. Without dropout the gate's result is not saved for
+    backward.
 
     Args:
         features: the last dimension of input and result.

@@ -20,7 +20,7 @@ class SOIMap(Module):
 
     Raises:
         ValueError: ``gate`` is unknown.
-        TypeError: in the call, the input has another dtype, or is not strided.
+        TypeError: in the call, the input has another dtype, or is neither strided nor jagged.
 
     Accuracy: the probability of m = 1 is within 2e-6 of F(x), as in
     :func:`gelu_kernels.functional.soi_map`; in evaluation as :class:`GELU`.
