@@ -13,7 +13,7 @@ endif
 TORCH := torch==2.13.0
 TRITON := triton==3.9.0
 
-# Without its dependencies, as torchvision from there does not load beside every torch.
+# Without its dependencies: the torchvision that pip would install does not load with every torch.
 TIMM := timm==1.0.31
 
 # Without its dependencies, which check signatures of downloads. With it, the models of the
@@ -79,7 +79,7 @@ format: $(READY_TO_TEST)  ## Rewrite the sources in the project's style
 	@$(SCRIPTS)/clang-format -i $(SOURCES)
 
 # OUTPUT names a folder for the results.
-bench: build  ## Measure beside eager PyTorch, torch.compile and other packages; writes build/bench/
+bench: build  ## Compare with eager PyTorch, torch.compile and other packages; writes build/bench/
 	@$(PYTHON) -m bench $(if $(OUTPUT),--output $(OUTPUT))
 	@$(PYTHON) -m bench.block --threads 1 $(if $(OUTPUT),--output $(OUTPUT))
 	@$(PYTHON) -m bench.block $(if $(OUTPUT),--output $(OUTPUT))
@@ -87,22 +87,22 @@ bench: build  ## Measure beside eager PyTorch, torch.compile and other packages;
 experiments: build  ## Repeat the GELU paper's experiments on small stand-ins; writes build/experiments/
 	@$(PYTHON) -m experiments all --quick
 
-# Builds in place and installs nothing, so that it runs without a network, by default in a virtual
-# environment that is there or else by python3. OUTPUT names the file; OPTIONS, as in
+# Builds in place and installs nothing, so it needs no network. By default it runs in the virtual
+# environment, if that exists, else with python3. OUTPUT names the file; OPTIONS, as in
 # `make gpu OPTIONS="--deadline 300"`, are listed by `python -m bench.gpu --help`.
 gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes build/gpu.json
 	@$(if $(ENVIRONMENT),$(or $(wildcard $(PYTHON)),python3),$(PYTHON)) -m bench.gpu \
 		$(if $(OUTPUT),--output $(OUTPUT)) $(OPTIONS)
 
 # OUTPUT names a folder for the packages. FORCE_ONLY_CPU=1 leaves the CUDA kernels out.
-wheel: $(READY_TO_TEST)  ## Build a wheel for the torch that is there, and an sdist; writes build/wheels/
+wheel: $(READY_TO_TEST)  ## Build a wheel for the installed torch, and an sdist; writes build/wheels/
 	@$(PYTHON) -m release.wheel $(if $(OUTPUT),--output $(OUTPUT))
 
 # PAIRS, as in `make wheels PAIRS=3.12:2.13.0`, are of Python and torch; 5 GB each.
 wheels: $(READY_TO_TEST)  ## Build wheels for several releases of torch
 	@$(PYTHON) -m release.wheels $(if $(OUTPUT),--output $(OUTPUT)) $(PAIRS)
 
-test-versions: $(READY_TO_TEST)  ## Build and test beside several releases of torch; an hour
+test-versions: $(READY_TO_TEST)  ## Build and test with several releases of torch; an hour
 	@$(PYTHON) -m release.versions $(PAIRS)
 
 hub: build  ## Make a repository for the Hugging Face Hub; writes build/hub/

@@ -21,7 +21,7 @@ from setuptools.command.egg_info import egg_info
 from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.resolve()
-BUILT = ("libgelu_kernels.so", "built_for.py")  # beside `_C`
+BUILT = ("libgelu_kernels.so", "built_for.py")  # next to `_C`
 RELEASE = ".".join(torch.__version__.split(".")[:2])
 WARNING_AS_ERROR = "CMAKE_COMPILE_WARNING_AS_ERROR"
 
@@ -90,7 +90,7 @@ class CMakeBuild(build_ext):
         if wanted := os.environ.get("TORCH_CUDA_ARCH_LIST"):
             options["CMAKE_CUDA_ARCHITECTURES"] = ";".join(cuda_architectures(wanted))
         defines = [f"-D{name}={value}" for name, value in options.items()]
-        # cmake and ninja may be those of this environment, activated or not.
+        # cmake and ninja may be installed in this environment, activated or not.
         path = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
         environment = {**os.environ, "PATH": path}
         # CMake keeps what an earlier build was given: the architectures are this build's alone.
@@ -103,7 +103,7 @@ class CMakeBuild(build_ext):
         (package / "built_for.py").write_text(f'TORCH = "{torch.__version__}"\n')
 
     def copy_extensions_to_source(self) -> None:
-        """An editable install runs from the source tree, which needs the library beside `_C`."""
+        """An editable install runs from the source tree, which needs the library next to `_C`."""
         super().copy_extensions_to_source()
         for name in BUILT:
             self.copy_file(str(Path(self.build_lib) / "gelu_kernels" / name), "gelu_kernels")
@@ -118,7 +118,8 @@ class TaggedVersion(egg_info):
         super().finalize_options()
 
 
-# What is built runs beside the same release of torch alone, and says so. Sources take any.
+# A build runs only with the torch release it was built for, and requires that release. An sdist
+# builds for the installed one.
 is_for_sources = "sdist" in sys.argv
 
 setup(
