@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-REMEDY = "`pip install --no-build-isolation .` in its sources builds it for the torch that is there"
+REMEDY = "`pip install --no-build-isolation .` in its source tree builds it for the installed torch"
 
 
 def release(version: str) -> str:
@@ -21,7 +21,7 @@ def load_library() -> None:
         from gelu_kernels.built_for import TORCH
     except ModuleNotFoundError as error:
         raise ImportError(f"gelu_kernels has not been built in {folder}: {REMEDY}") from error
-    both = f"gelu_kernels was built for torch {TORCH}, and torch {torch.__version__} is there"
+    both = f"gelu_kernels was built for torch {TORCH}, and torch {torch.__version__} is installed"
     if release(TORCH) != release(torch.__version__):
         wheel = f"install the wheel of gelu_kernels for torch {release(torch.__version__)}"
         raise ImportError(f"{both}: {wheel}, or build it: {REMEDY}")

@@ -1,4 +1,4 @@
-"""``python -m release.wheel``: builds a wheel for the torch that is installed, and an sdist.
+"""``python -m release.wheel``: builds a wheel for the installed torch, and an sdist.
 
 The wheel targets this torch release and this Python version: its version ends in torch2.13.cpu, or
 in torch2.13.cu130 with the CUDA kernels, and it requires that torch. auditwheel tags it with the

@@ -21,7 +21,7 @@ Clamp = Callable[..., Tensor]
 def of_operands(
     op: PublicOperator, function: Callable[..., Tensor], **options: object
 ) -> partial[Tensor]:
-    """A function of the operands in their order, some of which are keywords of `function`."""
+    """A function of the operands in their order, which passes the keyword-only ones by keyword."""
     keywords = [a.name for a in op.overload._schema.arguments if a.kwarg_only]
     named = tuple(name for name in op.operands if name in keywords)
     count = len(op.operands) - len(named)

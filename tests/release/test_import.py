@@ -1,5 +1,5 @@
-"""``import gelu_kernels``: what it brings into a program that has imported torch, and what it says
-beside a torch that the library was not built for."""
+"""``import gelu_kernels``: what it brings into a program that has imported torch, and its error
+with a torch that the library was not built for."""
 
 import re
 import sys
@@ -30,7 +30,7 @@ def test_only_our_own_modules_are_imported() -> None:
 
 def test_another_release_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "9.87.1+cu999")
-    said = f"built for torch {re.escape(built_for.TORCH)}, and torch 9.87.1\\+cu999 is there: "
+    said = f"built for torch {re.escape(built_for.TORCH)}, and torch 9.87.1\\+cu999 is installed: "
     remedy = "install the wheel of gelu_kernels for torch 9.87, or build it: `pip install"
     with pytest.raises(ImportError, match=said + remedy):
         compatibility.load_library()
