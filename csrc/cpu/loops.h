@@ -26,8 +26,8 @@ constexpr int64_t kMaskBlock = 512;
 using BackwardColumnSums = void (*)(const ColumnSums& m, int64_t row, int64_t column, int64_t place,
                                     int64_t columns, int64_t rows);
 
-// The sums of so many columns, from a column on. csrc/gates/column_sums.h has the order of both
-// sums.
+// Adds up the partial sums of `columns` columns, from `column` on. csrc/gates/column_sums.h defines
+// the order of both sums.
 using AddPartialSums = void (*)(const PartialSums& m, int64_t column, int64_t columns);
 
 // A gate's value and derivative of x + bias, before they are rounded: in double for float64, else

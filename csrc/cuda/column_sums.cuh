@@ -11,9 +11,10 @@
 
 namespace gelu_kernels::cuda {
 
-// dx of a lane's columns, row by row: load() reads the operands but dy of the next row,
-// numbers_of() what it read, and apply() computes Terms of dx from these numbers and from dy. With
-// dy, a row has so many `vectors`. Gate may be a mask, or WithLocationAndScale.
+// dx of a lane's columns, row by row: load() reads the next row of every operand but dy,
+// numbers_of() converts it to numbers, and apply() computes Terms from these numbers and dy.
+// `vectors` counts the vectors of a row, including dy's. Gate may be a mask, or
+// WithLocationAndScale.
 template <class Gate, class Precision, class Part>
 struct Gradient;
 

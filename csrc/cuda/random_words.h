@@ -18,8 +18,8 @@ inline WideDivisor row_length_of(const GlobalIndex& index) {
   return WideDivisor(static_cast<uint64_t>(length));
 }
 
-// The mask's byte for an octet of elements, each of which is kept if its word is not below the
-// threshold. Their first halves decide, but where one is the threshold's.
+// The mask's byte for an octet of elements. An element is kept if its word is not below the
+// threshold. The first halves of the words decide, unless one equals the threshold's.
 __device__ __forceinline__ uint32_t byte_of_octet(const GlobalIndex& index, uint32_t threshold,
                                                   uint32_t octet, uint64_t seed) {
   const uint64_t of_whole = static_cast<uint64_t>(index.offset) / kOctet + octet;

@@ -252,14 +252,14 @@ GELU_KERNELS_HD Real polynomial(Real x, Number<Real> c0, Rest... rest) {
   return fma(polynomial(x, rest...), x, c0);
 }
 
-// 2^n for n = shifted - round_to_integer less the exponent bias, where shifted is such a sum.
+// 2^n, where shifted is round_to_integer plus an integer, n + exponent_bias.
 template <typename Real>
 GELU_KERNELS_HD Real power_of_two(Real shifted) {
   return from_bits(bits(shifted) << Format<Real>::mantissa_bits);
 }
 
-// q·2^n for n = shifted - round_to_integer, where shifted is such a sum: n is added to q's
-// exponent, so q and the result must be normal numbers.
+// q·2^n, where shifted is round_to_integer plus the integer n. This adds n to q's exponent, so q
+// and the result must be normal numbers.
 template <typename Real>
 GELU_KERNELS_HD Real scale_by_power_of_two(Real q, Real shifted) {
   return from_bits(bits(q) + (bits(shifted) << Format<Real>::mantissa_bits));

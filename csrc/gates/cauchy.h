@@ -114,7 +114,7 @@ struct Cauchy {
   }
   template <class T>
   static T second_derivative_formula(const T& x) {
-    const T y = nan_to_num(x, NAN);  // infinity as a finite number, of which g'' is 0 as well
+    const T y = nan_to_num(x, NAN);  // infinity becomes finite, where g'' is 0 too
     const T d = 1 + y * y;
     return 0.6366197723675814 / d / d;
   }

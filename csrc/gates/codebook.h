@@ -32,10 +32,10 @@ Integer code_bytes(const Integer& elements, int bits) {
   return bits == 8 ? elements : (elements + 1) / 2;
 }
 
-// What is added before a code is cut off to an integer: 1/2 for the nearest code, else the low half
-// of a random word, a number from 0 to less than 1. More bits would be rounded beside the largest
-// codes, and 0 and 1 would not be exact. Whether an element is dropped is decided by the high half,
-// but for one value in 65,536 of it.
+// The number added before a code is truncated to an integer: 1/2 for the nearest code, else the low
+// half of a random word as a fraction in [0, 1). More bits would be rounded away in the sum with
+// the largest codes, and 0 and 1 would not be exact. The high half decides whether an element is
+// dropped, except at one of its 65,536 values.
 struct Rounding {
   explicit Rounding(bool dither) : mask(dither ? 0xffff : 0), least(dither ? 0.0f : 0.5f) {}
   GELU_KERNELS_HD float of(uint32_t word) const {

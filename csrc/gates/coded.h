@@ -1,5 +1,5 @@
 // The operands of the kernels of a gate whose derivative is coded: forward writes the codes, and
-// backward reads nothing else beside dy.
+// backward reads only the codes and dy.
 #pragma once
 
 #include "csrc/gates/codebook.h"

@@ -2,8 +2,8 @@
 //
 // With a = |x| and E = exp(-v(a)), which never overflows, the sigmoid of -v(a) is F = E / (1 + E),
 // and g(x) = max(x, 0) - a F. g'(x) = D(a) for x < 0 and 1 - D(a) for x > 0, where D(a) = F - a
-// v'(a) F (1 - F); g'' is even. E is kept times `scale` and the 1 beside it too: that cancels in
-// the quotients, and E stays a normal number where g underflows.
+// v'(a) F (1 - F); g'' is even. E and the 1 that is added to it are both kept times `scale`: the
+// factor cancels in the quotients, and E stays a normal number where g underflows.
 #pragma once
 
 #include "csrc/gates/arithmetic.h"

@@ -20,7 +20,7 @@ constexpr int64_t kFloatBlock = 128;  // of BlockWise1x128
 // The position of a block's scale, counted in scales.
 struct ScaleLayout {
   int64_t row_stride, column_stride;
-  // Of SWIZZLE_32_4_4: 128 rows of 4 scales are a tile of 512 bytes, and so many tiles are in a row
+  // The tiles in a row of SWIZZLE_32_4_4, where 128 rows of 4 scales are a tile of 512 bytes
   // (cuBLAS, "1D Block Scaling Factors Layout"). 0 if the layout is plain.
   int64_t tiles;
   // Where this matrix begins in the matrix that owns the scales.
@@ -77,8 +77,8 @@ struct QuantizedPasses {
 #undef GELU_KERNELS_MEMBER
 };
 
-// The operands of such a pass: its inputs, and a bias along the columns, if there is one. Where
-// partials are given, the sums of the columns of dx go there, as in ColumnSums.
+// The operands of a pass whose results are quantised: its inputs, and a bias along the columns, if
+// there is one. Where partials are given, the sums of the columns of dx go there, as in ColumnSums.
 struct QuantizedOperands {
   Matrix in[kMaxQuantizedInputs];
   const char* bias;  // consecutive; nullptr if there is none

@@ -58,8 +58,8 @@ void translate(std::exception_ptr thrown) {
   }
 }
 
-// An operator as a function of Python objects, with the names of its schema's arguments, all of
-// which are required.
+// An operator as a function of Python objects. Its arguments have the names in the operator's
+// schema, and all are required.
 template <class Operator, auto function>
 class Binding;
 

@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_codes(uint8_t* code, int64_t octet, uint64
     *reinterpret_cast<uint32_t*>(code + octet * 4) = pack_pairs(codes);
   }
 }
-// Of so many consecutive elements, from a multiple of that on, as they are in memory.
+// The codes of `size` consecutive elements, packed as in memory. `first` is a multiple of `size`.
 template <int size>
 __device__ __forceinline__ uint64_t load_packed_codes(const uint8_t* code, int64_t first,
                                                       int bits) {

@@ -30,7 +30,7 @@ __device__ __forceinline__ Real add_lanes_of_warp(Real sum) {
   return sum;
 }
 
-// The sum of kGluLanes lanes, of which a thread of a warp has those of its columns.
+// The sum of kGluLanes lanes, over a warp. Each thread holds the lanes of its own columns.
 template <class Part, int parts, int size, class Real>
 __device__ __forceinline__ Real sum_of(Real (&lanes)[parts][size]) {
   Real sums[parts];
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>
   }
   Real lanes[M::parts][M::size] = {};
   Part in[M::ahead][inputs];
-  // The lane's accesses, of which the last has so many columns left.
+  // Takes the lane's accesses in turn. The last one has `left_of_last` columns left.
   const auto take = [&](auto is_whole, int accesses, int left_of_last) {
     constexpr bool kWhole = decltype(is_whole)::value;
     const auto is_in_tile = [&](int i) { return kWhole || i < accesses; };

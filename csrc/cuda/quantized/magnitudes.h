@@ -49,7 +49,8 @@ struct Magnitudes {
     return larger(larger(v.words.x, v.words.y), larger(v.words.z, v.words.w));
   }
 
-  // The words of so many rows; at first a word has all columns' magnitudes of one row.
+  // Joins the words of `rows` rows. A word of `of` holds magnitudes of one row; a joined word holds
+  // the largest magnitude of each of per_word rows.
   template <int rows>
   static __device__ __forceinline__ void join(const uint32_t (&of)[rows],
                                               uint32_t (&words)[rows / per_word]) {
@@ -64,8 +65,8 @@ struct Magnitudes {
     }
   }
 
-  // The largest over `count` lanes, `stride` apart, of each of so many words. A lane gets one word,
-  // the one of its number among them.
+  // The largest over `count` lanes, `stride` apart, of each of `count` words. Each lane gets one
+  // word, whose index is the lane's position among them.
   template <int stride, int count>
   static __device__ __forceinline__ uint32_t over_lanes(uint32_t (&words)[count], int lane) {
 #pragma unroll

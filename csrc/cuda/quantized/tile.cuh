@@ -14,8 +14,8 @@ constexpr int kTileLanes = 8;                    // side by side
 constexpr int kTileGroups = kWarp / kTileLanes;  // of lanes, below each other
 constexpr int kLaneRows = kTileRows / kTileGroups;
 
-// The address `count` strides from another one, by one instruction: a stride is counted in units of
-// so many bytes, and the compiler does not see that the addresses form a chain.
+// The address `count` strides after `from`, in one instruction. The stride is in units of `unit`
+// bytes, and the compiler does not see that the addresses form a chain.
 template <int unit, class T>
 __device__ __forceinline__ T* advance(T* from, uint32_t stride, int count) {
   uint64_t bytes;

@@ -36,7 +36,8 @@ __device__ __forceinline__ void choose(uint32_t (&words)[Vector<Precision>::size
   }
 }
 
-// What lies along the columns beside x. score() turns a vector of x into the numbers that F takes.
+// The vectors along the columns: none, a bias, or a location and a scale. score() turns a vector of
+// x into the numbers that F takes.
 template <class Precision>
 struct Alone {
   using V = Vector<Precision>;

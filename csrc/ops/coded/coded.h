@@ -15,10 +15,10 @@ Gate check_coded_forward(const char* op, const Tensor& x, const OptionalTensor& 
 void check_coded_backward(const char* op, const Tensor& dy, const Tensor& code, int64_t bits,
                           double p, bool has_bias);
 
-// y = g(x + bias), of which dropout drops elements with probability p, and the code of g'(x +
-// bias): csrc/gates/coded.h has both. The code is the nearest, or with `dither` one of the two
-// nearest at random. Where anything is random, seed is an int64 scalar on the device of x;
-// GlobalIndex says which random bits it gives an element.
+// y = g(x + bias), after dropout with probability p, and the code of g'(x + bias):
+// csrc/gates/coded.h defines both. The code is the nearest, or with `dither` one of the two nearest
+// at random. Where anything is random, seed is an int64 scalar on the device of x; GlobalIndex says
+// which random bits it gives an element.
 struct CodedForward : Operator<CodedForward, std::tuple<Tensor, Tensor>(
                                                  const Tensor&, const OptionalTensor&,
                                                  const OptionalTensor&, std::string_view, int64_t,

@@ -10,8 +10,8 @@
 
 namespace gelu_kernels {
 
-// Checks all arguments of a core operator; the names are those of the tensors shaped like x.
-// Returns the gate.
+// Checks all arguments of a core operator and returns the gate. `like_x` lists the other tensors,
+// which must be shaped like x, and their names.
 Gate check_gate(const char* op, const Tensor& x, const OptionalTensor& bias, std::string_view gate,
                 at::ArrayRef<Argument> like_x = {});
 
@@ -98,8 +98,8 @@ inline constexpr GateBackward gate_backward;
 inline constexpr GateBackwardBias gate_backward_bias;
 inline constexpr GateDoubleBackward gate_double_backward;
 
-// y = g(x), the gate by the name that PyTorch has for it. With save="8bit" or "4bit" backward keeps
-// the derivative in so many bits and not x (csrc/ops/coded); a seed asks for dithering.
+// y = g(x), the gate by the name that PyTorch has for it. save="8bit" or "4bit" saves the
+// derivative in 8 or 4 bits for backward instead of x (csrc/ops/coded); a seed asks for dithering.
 struct FusedGelu : PublicOperator<FusedGelu> {
   static constexpr const char* schema =
       "fused_gelu(Tensor x, *, str approximate=\"none\", str? save=None, Tensor? seed=None) -> "

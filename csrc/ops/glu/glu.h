@@ -12,7 +12,7 @@
 
 namespace gelu_kernels {
 
-// All arguments of a core operator beside x, up and dy.
+// All arguments of a core operator except x, up and dy.
 struct GluOptions {
   const OptionalTensor& weight;
   std::string_view gate;

@@ -1,5 +1,5 @@
 // Derivatives of a linear layer after a gate or a gated linear unit, of any order and in every
-// mode. One node keeps x, what lies beside x, and the weight, each once.
+// mode. One node saves the operands of the gate or unit, and the layer's weight, each once.
 #include <ATen/Functions.h>
 
 #include <algorithm>

@@ -19,8 +19,8 @@ void check_rows(const char* op, const Tensor& dy, const Tensor& x) {
 
 namespace {
 
-// The parameters of the linear layer, checked, for a hidden tensor with so many features. Autocast
-// casts them as it does for torch's own linear layer, which casts the hidden tensor too.
+// The parameters of the linear layer, checked for a hidden tensor with `features` features.
+// Autocast casts them as it does for torch's own linear layer, which casts the hidden tensor too.
 struct Layer {
   Layer(const char* op, const Tensor& x, const c10::SymInt& features, const Tensor& given_weight,
         const OptionalTensor& given_bias) {
