@@ -42,8 +42,8 @@ def elements_of(begin):
 
 @triton.jit
 def in_matrix(row, column, rows, columns):
-    """How many elements of octets are in the matrix, and which; row and column are those of their
-    first elements."""
+    """How many elements of each octet are in the matrix, and which. Its first element is at `row`
+    and `column`."""
     left = tl.where(row < rows, tl.minimum(columns - column, 8), 0).to(tl.int32)
     return left, tl.arange(0, 8)[None, :] < left[:, None]
 

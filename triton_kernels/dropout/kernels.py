@@ -34,8 +34,8 @@ def map_octets(
     COLUMNS: tl.constexpr, GROUPED: tl.constexpr,
 ):  # fmt: skip
     """Maps octets of a tile. The pointers point to its first element, which is element number
-    `first`. So many rows and columns are left in the matrix; None says all. All loads come first:
-    the random words do not wait for them."""
+    `first`. `rows_left` rows and `columns_left` columns are left in the matrix; None says all. All
+    loads come first: the random words do not wait for them."""
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
     element = row * columns + column
     inside = None

@@ -14,8 +14,8 @@ BLOCK = tl.constexpr(32)
 
 @triton.jit
 def scale_place(row, column, columns, SWIZZLED: tl.constexpr):
-    """Of a matrix of scales with so many columns. Swizzled, 128 rows of 4 scales are a tile of 512
-    bytes: ScaleLayout of csrc/gates/quantized.h."""
+    """The place of a scale in a matrix of scales with `columns` columns. Swizzled, 128 rows of 4
+    scales are a tile of 512 bytes: ScaleLayout of csrc/gates/quantized.h."""
     if SWIZZLED:
         number = (row >> 7) * ((columns + 3) >> 2) + (column >> 2)
         return (number << 9) + ((row & 31) << 4) + ((row >> 3) & 12) + (column & 3)

@@ -1,5 +1,5 @@
 """The core operators whose results are quantised. They write their first arguments, the results:
-data, scales, column_data and column_scales. Those of an unwanted direction are empty."""
+data, scales, column_data and column_scales. An unwanted direction has empty results."""
 
 from torch import Tensor, dtype
 

@@ -123,9 +123,9 @@ def soi_forward(
     octets, row_step elements apart, or one row that need not be. A program has a tile of ROWS x
     COLUMNS, a thread OCTETS of it.
 
-    REPEATED says that a vector beside x has `repeat` elements and starts anew after them; GROUPED,
-    that `offset` is a multiple of 8 and that all elements follow each other in the whole; IN_ROWS,
-    that they do in rows of row_length.
+    REPEATED says that a vector along the columns has `repeat` elements and starts anew after them;
+    GROUPED, that `offset` is a multiple of 8 and that all elements follow each other in the whole;
+    IN_ROWS, that they do in rows of row_length.
     """
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     first = row * row_step + column
