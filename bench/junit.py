@@ -27,7 +27,7 @@ def read(path: Path) -> dict[str, object]:
         counts["passed" if outcome is None else outcome.tag] += 1
         if outcome is not None and outcome.tag == "skipped":
             reason = outcome.get("message", "")
-            if reason == "collection skipped":  # a module, with the reason beside its path and line
+            if reason == "collection skipped":  # a module: path, line and reason
                 reason = literal_eval(outcome.text)[-1].removeprefix("Skipped: ")
             skipped[reason] = skipped.get(reason, 0) + 1
         elif outcome is not None:

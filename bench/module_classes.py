@@ -70,7 +70,7 @@ def classes_of(module: ModuleType) -> list[type[nn.Module]]:
 
 
 class Configs:
-    """The default configurations beside a file of models, with few layers where they allow it."""
+    """The default configurations in the folder of a file of models, with few layers if possible."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[object]] = {}

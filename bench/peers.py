@@ -51,7 +51,7 @@ PEERS: dict[str, Callable[[], Sides]] = {
     "transformer_engine": transformer_engine,
     "transformers": transformers,
 }
-# What else is often named beside them.
+# Other packages that are often named with them, and why they are not compared.
 WITHOUT_THE_OPERATORS = {
     "liger_kernel": "has GEGLU alone, whose backward overwrites its inputs",
     "unsloth": "has GEGLU alone, without autograd and overwriting its inputs",

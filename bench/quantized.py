@@ -166,7 +166,7 @@ def measure(name: str, recipe: str, dtype: str, elements: list[int], compiled: b
 
 
 def table_of(rows: list[dict], sizes: tuple[Size, ...]) -> Table:
-    columns = ("pass", "recipe", "dtype", "beside", *(f"{size}" for size in sizes))
+    columns = ("pass", "recipe", "dtype", "compared with", *(f"{size}" for size in sizes))
     table = Table(*columns, title="times as fast as plain PyTorch")
     cells: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for row in rows:

@@ -72,8 +72,8 @@ def show(records: list[dict], not_timed: list[dict], backend: str, console: Cons
         others = list(dict.fromkeys(side for cell in group for side in cell if side != backend))
         console.print(table(op, label, group, backend, others))
     console.print(
-        f"Medians ± half the range of the quartiles. % of copy: {backend}'s rate beside that of a"
-        f" copy of as many elements into memory that is there. Memory: {backend} : eager.\n"
+        f"Medians ± half the range of the quartiles. % of copy: {backend}'s rate relative to"
+        f" copying as many elements into preallocated memory. Memory: {backend} : eager.\n"
     )
     for record in not_timed:
         if "skipped" in record:

@@ -43,7 +43,7 @@ class Stage:
 class Group:
     """Stages that run side by side, `at_once` of them, and end before the next group begins."""
 
-    share: float  # of the time, beside the shares of the other groups
+    share: float  # of the time, relative to the shares of the other groups
     stages: list[Stage]
     at_once: int = 1
     needed: bool = False  # by every later group

@@ -1,5 +1,5 @@
-"""The same as ``python -m bench`` for pytest-benchmark, which keeps and compares runs: one thread,
-ours beside eager PyTorch's.
+"""``python -m bench`` for pytest-benchmark, which keeps and compares runs. Times our operators and
+eager PyTorch's on one thread.
 
 ``pytest bench --benchmark-autosave``, then ``pytest bench --benchmark-compare``.
 """
