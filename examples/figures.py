@@ -1,4 +1,4 @@
-"""Draws docs/guide/figures.png: gates beside their relatives, as the GELU paper has them
+"""Draws docs/guide/figures.png: gates and their relatives, as in the GELU paper
 (https://arxiv.org/abs/1606.08415).
 
     Figure 1: the GELU, the ReLU and the ELU with alpha = 1.

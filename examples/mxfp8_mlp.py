@@ -1,4 +1,4 @@
-"""Trains an MLP on real handwritten digits with all products in MXFP8, beside one in bfloat16.
+"""Trains an MLP on real handwritten digits with all products in MXFP8, and one in bfloat16.
 
     y = swiglu(x W_gate, x W_up) W_down
 

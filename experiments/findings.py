@@ -86,7 +86,7 @@ def beside_soi(recipe: Recipe, variants: list[Variant]) -> list[str]:
         return []
     relu = min(relu, key=lambda variant: variant.criterion)
     errors = {named(v): v.best("test_error") for v in (soi, relu)}
-    line = ranking("Test error in %, the SOI map beside a ReLU with dropout", errors, percent)
+    line = ranking("Test error in %, the SOI map and a ReLU with dropout", errors, percent)
     return [f"{line} The paper: {recipe.paper['soi']} and {recipe.paper['relu beside soi']}."]
 
 

@@ -31,7 +31,7 @@ def draw(rows: Floats, which: Integers, generator: np.random.Generator) -> Integ
 
 
 def sample(transition: Floats, lengths: Integers, generator: np.random.Generator) -> Integers:
-    """The states of sentences, each of which starts in the stationary distribution."""
+    """The states of sentences. Each sentence starts in the stationary distribution."""
     states = np.empty((len(lengths), lengths.max()), np.int64)
     states[:, 0] = draw(stationary(transition)[None], np.zeros_like(lengths), generator)
     for t in range(1, states.shape[1]):

@@ -45,7 +45,8 @@ class Utterance(NamedTuple):
 
 def utterances(folder: Path, part: str) -> dict[str, list[Utterance]]:
     """Lists each speaker's, without the dialect sentences SA, which all speakers read."""
-    # Copies of TIMIT differ in case, and some have RIFF files: SX1.WAV.wav beside or for SX1.WAV.
+    # Copies of TIMIT differ in case, and some have RIFF files: SX1.WAV.wav in addition to or in
+    # place of SX1.WAV.
     files: dict[tuple[Path, str], Path] = {}
     for path in sorted(folder.glob("*/*/*/*")):
         if path.parents[2].name.upper() == part:
@@ -55,7 +56,7 @@ def utterances(folder: Path, part: str) -> dict[str, list[Utterance]]:
         if name.endswith(".WAV") and not name.startswith("SA"):
             phones = files.get((directory, name.replace(".WAV", ".PHN")))
             if phones is None:
-                raise FileNotFoundError(f"{sound}: expected a .PHN file beside it, found none")
+                raise FileNotFoundError(f"{sound}: expected a .PHN file next to it, found none")
             result.setdefault(directory.name.lower(), []).append(Utterance(sound, phones))
     if not result:
         raise FileNotFoundError(f"{folder / part}: expected DR1/FCJF0/SI1027.WAV etc., found none")

@@ -81,7 +81,7 @@ def test_findings_of_a_classifier() -> None:
         "- Test log loss, lowest of 3 strengths of noise: GELU at 1, ReLU at 3.",
         "- Test log loss at the strongest, a = 2: **GELU and ReLU** are equally low. "
         "GELU 0.4; ReLU 0.4.",
-        "- Test error in %, the SOI map beside a ReLU with dropout: **SOI map** is lowest, below "
+        "- Test error in %, the SOI map and a ReLU with dropout: **SOI map** is lowest, below "
         "every seed of the others. SOI map 10.00; ReLU, keep 0.75 40.00. "
         "The paper: 2.00 and 2.10.",
     ]

@@ -138,7 +138,7 @@ def test_missing(folder: Path) -> None:
         shutil.copytree(test / "DR1" / "MDAC0", test / "DR1" / name)
     sound = test / "DR1" / "FAKS0" / "SX1.WAV"
     sound.with_suffix(".PHN").unlink()
-    with pytest.raises(FileNotFoundError, match=f"{sound}: expected a .PHN file beside it, found"):
+    with pytest.raises(FileNotFoundError, match=f"{sound}: expected a .PHN file next to it, found"):
         timit.timit(folder)
     shutil.rmtree(test)
     with pytest.raises(FileNotFoundError, match=f"{test}: expected .*WAV etc., found none"):
