@@ -1,5 +1,5 @@
-"""``python -m machine_code``: the instructions that a thread issues for an element in every CUDA
-and Triton kernel, where all operands are rows of 16-byte vectors, and those of peers' formulas.
+"""``python -m machine_code``: the instructions that a thread issues for an element, in every CUDA
+and Triton kernel and in peers' formulas. The kernels' operands are all rows of 16-byte vectors.
 
 ``--record`` also writes them to budgets.csv, as the limits of a test.
 """

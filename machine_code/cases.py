@@ -1,4 +1,4 @@
-"""The kernels whose machine code is examined: those of the core operators, on operands that allow
+"""The kernels whose machine code is examined: the core operators' kernels, on operands that allow
 vector accesses."""
 
 from itertools import product
@@ -24,7 +24,7 @@ VECTOR_BYTES = 16
 # one case's.
 OPERATORS = [op for op in CORE if not op.halves and op.family not in ("coded", "dropout")]
 
-# What a case is called that has such vectors, or their gradients, beside its matrices.
+# The word for a case whose tensors include one of these vectors, or its gradient.
 VECTORS = {"bias": "biased", "weight": "weighted", "loc": "located", "scale": "located"}
 GRADIENTS = [f"d{name}" for name in VECTORS]
 

@@ -1,9 +1,9 @@
 """Predicts the time of a launch, with what machines.py leaves out.
 
 Resident warps wait for memory, then compete for the schedulers and for the memory. Mean value
-analysis (Reiser and Lavenberg, JACM 27, 1980) has the throughput of such a closed network: loads
+analysis (Reiser and Lavenberg, JACM 27, 1980) gives the throughput of this closed network: loads
 that are waited for together are a customer, the memory and the schedulers are its queues, and the
-latency a delay.
+latency is a delay.
 """
 
 import math
@@ -20,7 +20,7 @@ REGISTERS, WARPS, SCHEDULERS = 65536, 64, 4  # of a processor
 # dependent one, which has started before, three latencies are left: it reads, adds and writes.
 GAP, SMALL_KERNEL = 0.9, 2.9
 
-COLUMNS = 4096  # of the tensors; their column sums' blocks are those of csrc/gates/column_sums.h
+COLUMNS = 4096  # of the tensors; csrc/gates/column_sums.h defines the blocks of column sums
 
 
 def block_warps(kernel: Kernel) -> int:
@@ -46,7 +46,7 @@ def throughput(customers: int, delay: float, demands: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Launch:
-    """Of a kernel for matrices of so many MiB each."""
+    """The launch of a kernel for matrices of `mib` MiB each."""
 
     machine: Machine
     x: VectorKernel
@@ -84,8 +84,8 @@ class Launch:
         return blocks * block_warps(self.x.kernel) * self.x.loads_in_flight * 512 / 1024
 
     def rate(self, blocks: int, processors: int) -> float:
-        """Elements in a microsecond, of so many blocks on each of so many processors. Where a loop
-        loads ahead, each row that is under way is a customer, else each warp."""
+        """Elements in a microsecond, with `blocks` blocks on each of `processors` processors. Where
+        a loop loads ahead, each row that is under way is a customer, else each warp."""
         x, machine = self.x, self.machine
         parts = 1 if x.waits else x.vectors
         elements = self.of_warp / parts
@@ -105,7 +105,7 @@ class Launch:
 
     @property
     def microseconds(self) -> float:
-        """Whole waves, the last one by itself, and the kernels beside."""
+        """Full waves, a last partial one, and the other kernels of the call."""
         resident, processors = resident_blocks(self.x.kernel), self.machine.processors
         of_block = self.elements / self.blocks
         last = self.blocks % (resident * processors)

@@ -34,7 +34,7 @@ class VectorKernel:
 
     @property
     def vectors(self) -> int:
-        """The vectors of elements: each output has so many stores."""
+        """The vectors of elements, as many as an output has stores."""
         return self.stores // self.case.outputs
 
     @property

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from release.environments import PATH, ROOT
 
-# The flags that a source needs, beyond those of every shared library.
+# The flags that a source needs beyond the flags of every shared library.
 NEEDED = re.compile(r"-(f(?!PIC)|m|-param|DGELU_KERNELS_(CAPABILITY|X86))")
 
 Flags = tuple[str, ...]

@@ -1,6 +1,6 @@
 """gelu_kernels as a kernel of the Hugging Face Hub.
 
-`kernels` imports this file under a name of its own. It imports the package in the folder beside it
+`kernels` imports this file under a name of its own. It imports the package in the folder next to it
 as `gelu_kernels`, the name by which the package's modules import each other and its operators are
 registered. So a process can load it only once.
 """
