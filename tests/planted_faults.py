@@ -1,7 +1,7 @@
 """``python -m tests.planted_faults``: whether `make test` finds small faults, planted one by one.
 
 For a clone, whose sources it changes: it plants a fault, builds if that is C++ or CUDA, runs the
-tests named beside the fault, and restores the text, also when interrupted. ``--check`` only tells
+tests listed with the fault, and restores the text, also when interrupted. ``--check`` only tells
 whether each text is where the table says. ``--sound`` runs the tests without a fault.
 """
 

@@ -217,7 +217,7 @@ def test_a_large_call_is_captured_after_a_small_one(backend: str) -> None:
 
 
 def test_each_replay_draws_a_mask() -> None:
-    """That which an eager call draws from the same state of the generator."""
+    """The mask that an eager call draws from the same state of the generator."""
     x = torch.randn(1000, 520, device="cuda")
     graph, (y,) = captured(lambda x: (functional.soi_map(x),), [x])
     torch.cuda.manual_seed(7)

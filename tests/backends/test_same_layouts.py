@@ -77,7 +77,7 @@ def check_shapes(backend: str, cases: list[ShapeCase]) -> None:
     lambda call, dtype, left: dtype == torch.bfloat16 and left == 3,
 )
 def test_large_tensors(backend: str, cases: list[tuple[Call, torch.dtype, int]]) -> None:
-    """Several rows for a warp, and so many left for the last one."""
+    """Several rows for a warp, and `left` rows for the last one."""
     check(
         backend,
         (

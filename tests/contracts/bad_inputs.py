@@ -115,7 +115,7 @@ NO_SCALE = [
 
 
 def no_vector_of(each: str, size: int) -> Callable[[str], list[Bad]]:
-    """Bits or codes, of so many bytes for a good result."""
+    """Bad vectors of bits or codes, where a good one has `size` bytes."""
 
     def no_vector(of: str) -> list[Bad]:
         vector = f"must be a vector of {each} for each element of {of}, {size} bytes, got shape"

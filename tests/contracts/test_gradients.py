@@ -1,4 +1,4 @@
-"""Derivatives of every order, in every way that PyTorch takes them, equal those of the reference.
+"""Derivatives of every order, in every way that PyTorch takes them, equal the reference's.
 
 All in float64, where the reference is accurate to a few ULP.
 """

@@ -1,7 +1,7 @@
 """Sizes, strides, offsets and memory: where a tensor lies makes no difference to any element.
 
-Results of contiguous tensors are compared with the reference in float64, and all results, bit for
-bit, with those of contiguous clones. Fake tensors must tell what real ones turn out to be.
+Results of contiguous tensors are compared with the reference in float64. All results must equal
+the results of contiguous clones bit for bit. Fake tensors must tell what real ones turn out to be.
 """
 
 from itertools import islice

@@ -67,7 +67,8 @@ def test_every_module_is_here() -> None:
 def test_values_and_gradients(case: tuple[str, str], device: str) -> None:
     name, gate = case
     module = build(name, gate).to(device)
-    for shape in ((6,), (3, 6), (100, 80, 6)):  # so many that similar gates draw different masks
+    # The last shape is large enough that similar gates draw different masks.
+    for shape in ((6,), (3, 6), (100, 80, 6)):
         x = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
         leaves = [x, *module.parameters()]
         torch.manual_seed(SEED)

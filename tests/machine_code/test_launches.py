@@ -112,7 +112,7 @@ def assembled(*lines: str) -> VectorKernel:
 
 
 def test_waits() -> None:
-    """For two loads at once, then for one of which an instruction lies before."""
+    """A wait for two loads at once, then a wait with one instruction since its load."""
     x = assembled(
         "LDG.E.128 R4,desc[UR4][R2.64]",
         "LDG.E.128 R8,desc[UR4][R2.64]",

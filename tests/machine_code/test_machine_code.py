@@ -360,7 +360,7 @@ def test_launch_of_a_size() -> None:
 
 
 def test_the_roofline_has_every_instruction() -> None:
-    """Once; so many as the budget says, but for the room in that."""
+    """Each counts once, and the budget exceeds their sum by at most one slot."""
     skip_without(cuda_code.missing_tools())
     case = Case("soi_backward", "", "float32", False, "cuda")
     slots, instructions, _ = roofline.compiled("sm_90", [case])[case]

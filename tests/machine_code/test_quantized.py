@@ -45,7 +45,7 @@ def test_memory_bound_on_h100() -> None:
 
 
 def test_speed_on_a_b200() -> None:
-    """All but forward passes of a gate alone, some of which are bound by arithmetic."""
+    """Only forward passes of a gate alone are slower: some of these are bound by arithmetic."""
     copied = MACHINES["B200"].copied
     reached = {cell: copied * p.percent / 100 for cell, p in predictions("B200").items()}
     slow = {cell: x for cell, x in reached.items() if x < B200_TB_S}

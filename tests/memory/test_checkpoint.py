@@ -48,7 +48,7 @@ def results(model: Module, call: Call, is_autocast: bool) -> list[Tensor]:
 
 
 def model_of(part: str) -> Module:
-    """Two blocks, each of which draws before the part and after it."""
+    """Two blocks that both draw before the part and after it."""
     blocks = [
         Sequential(Linear(40, 40), torch.nn.Dropout(0.2), PARTS[part](), nn.SOIMap())
         for _ in range(2)

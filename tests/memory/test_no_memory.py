@@ -16,7 +16,7 @@ def used() -> int:
 
 
 def limited(room: int) -> None:
-    \"\"\"The process may map so many bytes more.\"\"\"
+    \"\"\"The process may map `room` more bytes.\"\"\"
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (used() + room if room else hard, hard))
 """

@@ -13,7 +13,7 @@ BOUND = {bits: 0.5 / levels + 1e-6 for bits, levels in LEVELS.items()}
 
 
 def unpack(code: Tensor, n: int, bits: int) -> np.ndarray:
-    """A number for each of so many elements."""
+    """The codes of `n` elements, one number each."""
     codes = code.cpu().numpy()
     if bits == 4:
         codes = np.stack([codes & 15, codes >> 4], 1).reshape(-1)

@@ -1,8 +1,8 @@
 """The largest error that a result of any call may have, and the comparison with float64.
 
-The bounds are those of the table of operators (CoreOperator.ulp, ulp_of_16_bits) and of docs/, for
-a unit in the last place, which is at most eps of a number. They are relative to the size of a
-result: its magnitude or, where terms cancel, the sum of theirs.
+The bounds, in units in the last place, come from the table of operators (CoreOperator.ulp,
+ulp_of_16_bits) and from docs/. A unit is at most eps of a number. The bounds are relative to the
+size of a result: its magnitude or, where terms cancel, the sum of their magnitudes.
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def of_results(sample: Sample) -> list[Expected]:
         t["dy"].requires_grad_()
     results = dict(zip(sample.call.op.outputs, sample.expected(*t.values()), strict=True))
     found = _with_sizes(results, t, sample.call.op.outputs)
-    if "ddx" in t:  # times 2 F' + x F'', of which 2 F' is at most 1 and may cancel with the other
+    if "ddx" in t:  # times 2 F' + x F''; 2 F' is at most 1 and may cancel with the other term
         found[0].size = found[0].size + 2 * (t["ddx"] * t["dy"]).detach().abs()
         found[0].terms_are_rounded = True
     return found

@@ -107,7 +107,7 @@ def kept_words(x: Tensor, gate: str) -> np.ndarray:
 
 
 def quantile(gate: str, words: np.ndarray) -> Tensor:
-    """The float32 numbers that so many words keep, to a float32's spacing, by bisection."""
+    """The float32 numbers that `words` words keep, to a float32's spacing, by bisection."""
     low, high = torch.full((2, len(words)), 2.0**32)
     low = -low
     for _ in range(100):

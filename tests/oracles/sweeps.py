@@ -134,7 +134,7 @@ def product_sweep(gate: str, dtype: torch.dtype, device: str) -> Largest:
 
 
 def sums(gate: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """x and bias; for 16 bits, every x to where values underflow, beside each of 24 biases."""
+    """x and bias; for 16 bits, every x to where values underflow, with each of 24 biases."""
     x = points(gate, dtype)
     if dtype in HALF:
         x = oracle.every_16_bit_input(dtype)

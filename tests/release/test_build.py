@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING
 
 @each(as_errors=["OFF", "ON"])
 def test_warnings_are_errors_where_asked(as_errors: str, tmp_path: Path) -> None:
-    """And no CUDA kernel is compiled, though there be a compiler, as beside a CUDA torch."""
+    """No CUDA kernel is compiled even if a compiler is given, as it is with a CUDA torch."""
     options = {"CMAKE_COMPILE_WARNING_AS_ERROR": as_errors, "CMAKE_CUDA_COMPILER": "nvcc"}
     commands = [entry["command"] for entry in cmake.commands(tmp_path / as_errors, **options)]
     assert commands and all("-Wall" in command for command in commands)

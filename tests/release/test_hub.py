@@ -184,8 +184,8 @@ def test_a_process_has_one_library(hub: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_library_of_the_builder_loads_and_is_right(hub: Path, tmp_path: Path) -> None:
-    """As the builder makes it: for Python's limited API, beside the Python files of torch-ext. What
-    it compiles of the operators is the library that is installed here."""
+    """As the builder makes it: for Python's limited API, in the folder of torch-ext's Python files.
+    The installed library stands in for the operators that the builder compiles."""
     folder = shutil.copytree(hub / "torch-ext" / "gelu_kernels", tmp_path / variant.name())
     shutil.copy(build(hub) / "metadata.json", folder)
     operators = variant.PACKAGE / "libgelu_kernels.so"

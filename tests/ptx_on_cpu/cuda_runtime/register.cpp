@@ -1,5 +1,5 @@
 // Functions that nvcc's host code calls when it is loaded, to tell the runtime of its kernels. No
-// header documents them; their prototypes are those of crt/host_runtime.h.
+// header documents them; the prototypes match crt/host_runtime.h.
 #include <map>
 
 #include "kernels.h"

@@ -19,7 +19,7 @@ SIZES = {name: dtype.itemsize for name, dtype in DTYPES.items()}
 def module(
     body: str, parameters: int, registers: str = "", shared: int = 0, most: int = 1024
 ) -> str:
-    """A kernel `k` with so many pointers p0, p1, ... for parameters, in %rd0, %rd1, ..."""
+    """A kernel `k` whose parameters are pointers p0, p1, ..., loaded into %rd0, %rd1, ..."""
     declared = ", ".join(f".param .u64 p{i}" for i in range(parameters))
     loads = "\n".join(f"ld.param.u64 %rd{i}, [p{i}];" for i in range(parameters))
     return f"""

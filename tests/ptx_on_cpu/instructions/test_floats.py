@@ -1,4 +1,4 @@
-"""Floating-point instructions beside Python's fractions."""
+"""Floating-point instructions, compared with Python's fractions."""
 
 import math
 import operator
@@ -81,7 +81,7 @@ def operand(kind: str, column: Tensor) -> tuple[str, Tensor]:
 
 
 def pair_of(column: Tensor) -> tuple[str, Tensor]:
-    """Each number in the low half, and beside it the number as far from the end."""
+    """Each number in the low half, and in the high half the number as far from the end."""
     bits = 16 * column.itemsize
     word = DTYPES[f"b{bits}"]
     return f"b{bits}", torch.stack([column, column.flip(0)], 1).view(word).flatten()

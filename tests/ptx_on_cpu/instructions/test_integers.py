@@ -1,4 +1,4 @@
-"""Instructions on integers, bits and predicates beside what the PTX ISA says of them."""
+"""Instructions on integers, bits and predicates, compared with the PTX ISA's definitions."""
 
 import operator
 from collections.abc import Callable, Iterator
