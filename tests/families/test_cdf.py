@@ -214,7 +214,7 @@ def test_numbers(device: str) -> None:
     compile_ = torch.compile(fullgraph=True, backend="aot_eager")
     assert torch.equal(compile_(lambda x: functional.cdf_gate(x, 1, 2.0))(x), as_tensors)
     for scale in (-1, math.nan):
-        with pytest.raises(ValueError, match="cdf_gate: scale must be at least 0, got"):
+        with pytest.raises(ValueError, match=r"^cdf_gate\(\): scale must be at least 0, got"):
             functional.cdf_gate(x, 0, scale)
 
 

@@ -435,7 +435,7 @@ def test_modules(make: Callable[..., torch.nn.Module], device: str) -> None:
 
 # Errors
 
-FUNCTIONS = {
+WITH_OPTIONS = {
     "gelu": functional.gelu,
     "bias_gelu": lambda x, **o: functional.bias_gelu(x, x[0], **o),
     "gate": functional.gate,
@@ -444,11 +444,11 @@ FUNCTIONS = {
 }
 
 
-@each(function=FUNCTIONS)
+@each(function=WITH_OPTIONS)
 def test_bad_options(function: str) -> None:
     """Nothing is drawn before the error."""
     x, state = torch.randn(3, 4), torch.get_rng_state()
-    f = FUNCTIONS[function]
+    f = WITH_OPTIONS[function]
     message = rf"^{function}\(\): save must be None, '8bit' or '4bit', got '2bit'"
     for context in (torch.no_grad, torch.enable_grad):
         with context(), pytest.raises(ValueError, match=message):

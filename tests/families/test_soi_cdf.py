@@ -186,5 +186,5 @@ def test_numbers_and_defaults(device: str) -> None:
     compiled = compile_(lambda x: functional.soi_map(x, loc=0.5, scale=2))(x)
     assert torch.equal(compiled, drawn(x, loc=0.5, scale=2))
     for scale in (-1, math.nan):
-        with pytest.raises(ValueError, match="::soi_map: scale must be at least 0, got"):
+        with pytest.raises(ValueError, match=r"^soi_map\(\): scale must be at least 0, got"):
             functional.soi_map(x, scale=scale)

@@ -56,7 +56,7 @@ def rows(header: str, macro: str) -> list[list[str]]:
     return [re.findall(r"\w+", row) for row in re.findall(r"\b_\((.*?)\)", body, re.DOTALL)]
 
 
-GATES = [gate for _, gate, _ in rows("gates.h", "GELU_KERNELS_FOR_EACH_GATE")]
+GATES = [gate for _, gate, *_ in rows("gates.h", "GELU_KERNELS_FOR_EACH_GATE")]
 PASSES = {
     function: takes_bias == "true"
     for _, function, takes_bias in rows("passes.h", "GELU_KERNELS_FOR_EACH_PASS")

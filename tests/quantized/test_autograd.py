@@ -199,21 +199,21 @@ def test_refused_derivatives() -> None:
     x, bias, up = arguments(torch.float32)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x.detach(), torch.ones_like(x))
-        with pytest.raises(NotImplementedError, match="quantized_gate_forward: forward-mode AD"):
+        with pytest.raises(NotImplementedError, match=r"^quantized_gate\(\): forward-mode AD"):
             functional.quantized_gate(dual)
-        with pytest.raises(NotImplementedError, match="quantized_glu_forward: forward-mode AD"):
+        with pytest.raises(NotImplementedError, match=r"^quantized_swiglu\(\): forward-mode AD"):
             functional.quantized_swiglu(x.detach(), dual)
     dy = torch.ones_like(x)
     for call, name in (
         (lambda: functional.quantized_gate_backward(dy, x), "gate_backward"),
-        (lambda: functional.quantized_gate_backward(dy, x.detach(), bias), "gate_backward_bias"),
+        (lambda: functional.quantized_gate_backward(dy, x.detach(), bias), "gate_backward"),
         (lambda: functional.quantized_glu_backward(dy, x, up, gate="normal"), "glu_backward"),
         (
             lambda: functional.quantized_glu_backward(dy, torch.cat([x, up], -1), gate="normal"),
-            "glu_halves_backward",
+            "glu_backward",
         ),
     ):
-        with pytest.raises(NotImplementedError, match=f"quantized_{name}: has no derivative"):
+        with pytest.raises(NotImplementedError, match=rf"^quantized_{name}\(\): has no derivative"):
             call()
         with torch.no_grad():
             call()
