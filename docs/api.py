@@ -9,7 +9,6 @@ from types import ModuleType
 import gelu_kernels
 from bench.markdown import table
 from gelu_kernels import compile, functional, nn
-from gelu_kernels.distributed import tensor_parallel
 from gelu_kernels.operators.table import PUBLIC
 
 ROLE = re.compile(r":\w+:`~?([^`]*)`")  # of reStructuredText
@@ -60,6 +59,8 @@ def operators() -> str:
 
 
 def reference() -> str:
+    from gelu_kernels.distributed import tensor_parallel  # imports DTensor, which takes a second
+
     whole = "decompositions", "replace_activations", "replace_gelu"
     return "\n".join(
         [
