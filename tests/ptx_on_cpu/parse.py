@@ -103,6 +103,7 @@ def _body(text: str) -> tuple[dict[str, int], list[Statement], dict[str, int]]:
         elif label := token["label"]:
             labels[label] = len(statements)
         elif opcode := token["opcode"]:
+            opcode = opcode.replace(".shared::cta", ".shared")  # the same; Triton 3.8 writes it out
             guard, operands = token["guard"] or "", token["operands"]
             for scope in scopes:
                 if scope:

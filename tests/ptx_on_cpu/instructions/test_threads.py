@@ -136,7 +136,7 @@ mad.lo.u32 %r2, %r2, {size}, %r9; mad.wide.u32 %rd2, %r0, {size}, %rd0;
 mad.wide.u32 %rd3, %r0, {size}, %rd1;
 ld.global.nc.{kind} {vector}, [%rd2]; st.shared.{kind} [%r1], {vector};
 bar.sync 0;
-ld.shared.{kind} {vector}, [%r2]; st.global.{kind} [%rd3], {vector};
+ld.shared::cta.{kind} {vector}, [%r2]; st.global.{kind} [%rd3], {vector};
 """
     given = torch.randint(0, 256, (32, size), dtype=torch.uint8)
     out = torch.zeros_like(given)
