@@ -26,10 +26,14 @@ using Name = std::optional<std::string_view>;
 template <class NamesOf>
 const GateNames& find_gate(const char* op, const char* argument, std::string_view given,
                            const NamesOf& names_of) {
-  std::string all;
   for (const GateNames& gate : kGates) {
     for (const Name& name : names_of(gate)) {
       if (name == given) return gate;
+    }
+  }
+  std::string all;
+  for (const GateNames& gate : kGates) {
+    for (const Name& name : names_of(gate)) {
       if (name) all += c10::str(" '", *name, "'");
     }
   }
