@@ -1,6 +1,7 @@
 """Checks the arguments that Python handles itself, and words the errors of C++, which checks all
 others, as the caller of a function would."""
 
+import inspect
 import re
 import sys
 from contextlib import suppress
@@ -45,7 +46,7 @@ def gate_for(function: str, approximate: str) -> str:
     return _selected(function, "approximate", approximate, APPROXIMATE)
 
 
-def gate_named(function: str, gate: str) -> str:
+def gate_name(function: str, gate: str) -> str:
     """The gate that ``gate=`` selects, by any of its names."""
     return _selected(function, "gate", gate, GATES)
 
@@ -53,8 +54,7 @@ def gate_named(function: str, gate: str) -> str:
 def _selected(function: str, name: str, value: str, choices: dict[str, str]) -> str:
     check_type(function, name, value, str)
     if value not in choices:
-        names = " ".join(map(repr, choices))
-        raise ValueError(f"{function}(): {name} must be one of {names}, got {value!r}")
+        raise ValueError(f"{function}(): {name} must be {_one_of(choices)}, got {value!r}")
     return choices[value]
 
 
@@ -90,12 +90,18 @@ def _remedy(function: str, name: str, expected: str, value: object) -> list[str]
     """What to write instead, where that is clear."""
     if name == "bias" and value is None and function in _WITHOUT_BIAS:
         return [f"without a bias, use {_WITHOUT_BIAS[function]}"]
-    if isinstance(value, str) and value in GATES:
+    called = getattr(sys.modules[__package__], function, None)
+    takes_gate = called is not None and "gate" in inspect.signature(called).parameters
+    if takes_gate and isinstance(value, str) and value in GATES:
         return [f"the gate is a keyword: gate={value!r}"]
     if "Tensor" in expected and (isinstance(value, list) or hasattr(value, "__array__")):
         return ["torch.as_tensor makes one of it"]
-    choices = {"approximate": APPROXIMATE, "gate": GATES}.get(name, ())
-    return [f"one of {' '.join(map(repr, choices))}"] if choices else []
+    choices = {"approximate": APPROXIMATE, "gate": GATES}.get(name)
+    return [_one_of(choices)] if choices else []
+
+
+def _one_of(choices: dict[str, str]) -> str:
+    return f"one of {' '.join(map(repr, choices))}"
 
 
 def _called() -> str:

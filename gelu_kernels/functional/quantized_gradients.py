@@ -9,7 +9,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
-from gelu_kernels.functional.arguments import gate_named
+from gelu_kernels.functional.arguments import gate_name
 from gelu_kernels.functional.quantized import Results, name_of, pairs
 
 
@@ -54,7 +54,7 @@ def quantized_gate_backward(
     >>> dx.data.float()[0, :2], dx.scale.float()
     (tensor([256., 256.]), tensor([[0.0020]]))
     """
-    gate = gate_named("quantized_gate_backward", gate)
+    gate = gate_name("quantized_gate_backward", gate)
     options = gate, dtype, along, mode, name_of(swizzle)
     if bias is None:
         results = _call("quantized_gate_backward", grad, input, bias, *options)
@@ -97,7 +97,7 @@ def quantized_glu_backward(
     >>> (dup.data.float() * dup.scale.float())[0, :2]
     tensor([0.8125, 0.8125])
     """
-    gate = gate_named("quantized_glu_backward", gate)
+    gate = gate_name("quantized_glu_backward", gate)
     options = gate, dtype, along, mode, name_of(swizzle)
     if up is None:
         results = _call("quantized_glu_halves_backward", grad, input, *options)

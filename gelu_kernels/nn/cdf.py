@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
-from gelu_kernels.functional.arguments import gate_named, number
+from gelu_kernels.functional.arguments import gate_name, number
 from gelu_kernels.nn.module import Module
 
 
@@ -49,7 +49,7 @@ class CDFGate(Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        gate_named(type(self).__name__, gate)
+        gate_name(type(self).__name__, gate)
         self.gate = gate
         self.num_parameters = num_parameters
         self.initial = {

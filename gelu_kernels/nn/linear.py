@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
-from gelu_kernels.functional.arguments import check_save, gate_for, gate_named
+from gelu_kernels.functional.arguments import check_save, gate_for, gate_name
 from gelu_kernels.nn.gate import save_repr
 from gelu_kernels.nn.module import Module
 
@@ -141,7 +141,7 @@ class GateLinear(LinearParameters):
         gate_bias: bool = False,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        gate_named(type(self).__name__, gate)
+        gate_name(type(self).__name__, gate)
         self.gate = gate
         self.gate_bias = (
             nn.Parameter(torch.zeros(in_features, device=device, dtype=dtype))
@@ -201,7 +201,7 @@ class GLULinear(LinearParameters):
         up_offset: float = 0.0,
     ) -> None:
         super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
-        gate_named(type(self).__name__, gate)
+        gate_name(type(self).__name__, gate)
         self.gate = gate
         self.limit = limit
         self.up_offset = up_offset

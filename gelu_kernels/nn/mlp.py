@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gelu_kernels import functional
-from gelu_kernels.functional.arguments import gate_named, number
+from gelu_kernels.functional.arguments import gate_name, number
 from gelu_kernels.nn.module import Module
 from gelu_kernels.plain import is_plain_linear
 
@@ -69,7 +69,7 @@ class MLP(Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        gate_named("MLP", gate)
+        gate_name("MLP", gate)
         self.gate = gate
         self.glu = glu
         self.dropout = number("MLP", "dropout", dropout)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from gelu_kernels import functional
-from gelu_kernels.functional.arguments import gate_named
+from gelu_kernels.functional.arguments import gate_name
 from gelu_kernels.nn.module import Module
 
 
@@ -37,7 +37,7 @@ class SOIMap(Module):
 
     def __init__(self, gate: str = "normal") -> None:
         super().__init__()
-        gate_named(type(self).__name__, gate)
+        gate_name(type(self).__name__, gate)
         self.gate = gate
 
     def forward(self, input: Tensor) -> Tensor:

@@ -148,6 +148,7 @@ MESSAGES: dict[str, Callable[[], object]] = {
         lambda: F.gelu(x, approximate=None)
     ),
     "swiglu(): argument 'up' must be Tensor or None, not float": lambda: F.swiglu(x, 3.0),
+    "swiglu(): argument 'up' must be Tensor or None, not str": lambda: F.swiglu(x, "silu"),
     "swiglu(): input must be float64, float32, float16 or bfloat16, got torch.int64": (
         lambda: nn.SwiGLU()(x.long())
     ),
