@@ -2,14 +2,15 @@
 
 It needs no GPU. A kernel's machine code has its instructions for an element, machines.py has the
 speed of each resource of a GPU, and the resource that takes longest binds. launches.py adds what
-that leaves out, for tensors of a size: latency, waves of blocks, and other kernels. A measurement
-of the same kernel, where there is one, is shown next to the prediction.
+that leaves out, for tensors of a size: the wait for memory, and other kernels. A measurement of the
+same kernel, where there is one, is shown next to the prediction.
 """
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import product
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,31 +18,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.calibration import case_of
 from bench.options import choice
 from bench.runs import RESULTS, load_all
-from gelu_kernels.operators.table import PUBLIC, core
-from gelu_kernels.operators.types import CoreOperator, PublicOperator
-from machine_code import budgets
-from machine_code.cases import BACKENDS, CASES, DTYPES, GATES, OPERATORS, VECTORS, Case, has_gate
+from machine_code import budgets, cuda_code
+from machine_code.cases import BACKENDS, DTYPES, GATES, KERNELS, PREDICTED, Case
 from machine_code.launches import Launch
 from machine_code.machines import LANES, MACHINES, Machine, Prediction
+from machine_code.sass import Kernel
 from machine_code.vector_kernels import VectorKernel, busiest, vector_kernels
-
-
-def kernel_of(op: PublicOperator, direction: str) -> tuple[CoreOperator, bool]:
-    """The core operator, and whether it has a bias or other vectors."""
-    called = core(getattr(op, direction))
-    tensors = {**called.inputs, **called.outputs}
-    vectors = VECTORS.keys() & op.operands
-    return called, any({name, f"d{name}"} & tensors.keys() for name in vectors)
-
-
-# By a record's operator and pass.
-MEASURED = {
-    (op.label, direction): kernel_of(op, direction)
-    for op, direction in product(PUBLIC, ("forward", "backward"))
-    if core(getattr(op, direction)) in OPERATORS
-}
+from machine_code.work import work_of
 
 
 class Need(NamedTuple):
@@ -58,8 +44,8 @@ class Row:
     machine: Machine
     case: Case
     predicted: Prediction
-    launch: Launch | None
-    measured: float | None  # % of a copy's speed
+    launches: list[Launch]  # of each size
+    measured: list[float | None]  # % of a copy's speed, of each size
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -68,7 +54,7 @@ class Row:
             "predicted picoseconds": self.predicted.picoseconds,
             "predicted bound": self.predicted.bound,
             "predicted % of roof": self.predicted.percent,
-            "predicted of a launch": self.launch and self.launch.as_json(),
+            "predicted of launches": [launch.as_json() for launch in self.launches],
             "measured % of roof": self.measured,
         }
 
@@ -77,42 +63,52 @@ def allowed(architecture: str) -> Needs:
     return {case: Need(slots[architecture], {}) for case, slots in budgets.read().items()}
 
 
-def compiled(architecture: str, cases: list[Case]) -> Needs:
+@cache
+def kernels_of(backend: str, architecture: str, cubin: Path | None) -> list[Kernel]:
+    if missing := BACKENDS[backend].missing_tools():
+        raise click.ClickException(f"{backend} needs {', '.join(missing)}; see --budgets")
+    if cubin:
+        return cuda_code.kernels_in(cubin)
+    return BACKENDS[backend].kernels(architecture)
+
+
+def compiled(architecture: str, cases: list[Case], cubin: Path | None = None) -> Needs:
     needs = {}
     for backend in {case.backend for case in cases}:
-        if missing := BACKENDS[backend].missing_tools():
-            raise click.ClickException(f"{backend} needs {', '.join(missing)}; see --budgets")
-        kernels = BACKENDS[backend].kernels(architecture)
-        found = busiest(vector_kernels(kernels))
+        kernels = kernels_of(backend, architecture, cubin)
+        found = busiest(vector_kernels(kernels, cases))
         needs |= {case: Need(x.slots, x.instructions, x) for case, x in found.items()}
     return needs
 
 
-def measurements(results: Path, device: str) -> dict[Case, float]:
-    """By the run that is kept of this device: of the largest tensors."""
+def measurements(results: Path, device: str, mib: int) -> dict[Case, float]:
+    """By the run that is kept of this device, of tensors of this size."""
     found = {}
     for run in load_all(results):
         if run["machine"]["device"] != device:
             continue
-        ours = [x for x in run["results"] if x["side"] in BACKENDS]
-        for x in sorted(ours, key=lambda x: x["elements"]):
-            if (x["op"], x["pass"]) in MEASURED:
-                op, biased = MEASURED[x["op"], x["pass"]]
-                gate = x["gate"] if has_gate(op) else ""
-                found[Case(op.name, gate, x["dtype"], biased, x["side"])] = x["roof"]
+        for x in run["results"]:
+            case = case_of(x) if x["side"] in BACKENDS else None
+            if case and x["elements"] * case.itemsize == mib * 2**20:
+                found.setdefault(case, x["roof"])
     return found
 
 
 def rows_of(
-    machine: Machine, cases: list[Case], needs: Needs, results: Path, mib: int = 256
+    machine: Machine, cases: list[Case], needs: Needs, results: Path, sizes: list[int]
 ) -> list[Row]:
-    measured = measurements(results, machine.device)
+    measured = [measurements(results, machine.device, mib) for mib in sizes]
     rows = []
     for case in cases:
+        if case not in needs:  # in a cubin
+            continue
         slots, instructions, kernel = needs[case]
         predicted = machine.predict(case.moved, slots, instructions)
-        launch = Launch(machine, kernel, mib) if kernel else None
-        rows.append(Row(machine, case, predicted, launch, measured.get(case)))
+        launches = []
+        if kernel:
+            work = work_of(kernel, machine.architecture)
+            launches = [Launch(machine, case, work, mib) for mib in sizes]
+        rows.append(Row(machine, case, predicted, launches, [x.get(case) for x in measured]))
     return rows
 
 
@@ -128,61 +124,94 @@ def assumptions(machines: list[Machine]) -> Table:
     return table
 
 
-def predictions(machine: Machine, rows: list[Row]) -> Table:
+def predictions(machine: Machine, rows: list[Row], sizes: list[int]) -> Table:
     table = Table(title=f"{machine.name}: predicted, not measured; picoseconds for an element")
     seen = {name for row in rows for name in row.predicted.picoseconds}
     times = [name for name in ("memory", *LANES[machine.architecture]) if name in seen]
     for name in ("kernel", "backend"):
         table.add_column(name, no_wrap=True)
-    launches = [row.launch for row in rows if row.launch]
-    size = f"% at {launches[0].mib} MiB" if launches else "% of a launch"
-    for name in (*times, "bound", "% of roof", "kB in flight", "waves", size):
+    percents = [f"% at {mib} MiB" for mib in sizes]
+    for name in (*times, "bound", "% of roof", "warps", *percents):
         table.add_column(f"predicted\n{name}", justify="right")
-    table.add_column("measured\n% of roof", justify="right")
+    for name in percents:
+        table.add_column(f"measured\n{name}", justify="right")
     for row in rows:
-        found, launch = row.predicted.picoseconds, row.launch
+        found = row.predicted.picoseconds
+        launched = [f"{launch.percent:.1f}" for launch in row.launches] or [""] * len(sizes)
         table.add_row(
             *(row.case.name, row.case.backend),
             *(f"{found[name]:.2f}" if name in found else "" for name in times),
             *(row.predicted.bound, f"{row.predicted.percent:.1f}"),
-            f"{launch.kilobytes_in_flight:.0f}" if launch else "",
-            f"{launch.waves:.1f}" if launch else "",
-            f"{launch.percent:.1f}" if launch else "",
-            "" if row.measured is None else f"{row.measured:.1f}",
+            f"{row.launches[0].work.resident_warps}" if row.launches else "",
+            *launched,
+            *("" if x is None else f"{x:.1f}" for x in row.measured),
         )
     return table
 
 
+def families(machine: Machine, rows: list[Row], sizes: list[int]) -> Table:
+    """The least and the most over gates."""
+    table = Table(title=f"{machine.name}: predicted, not measured; % of a copy's speed, all gates")
+    for name in ("kernel", "backend"):
+        table.add_column(name, no_wrap=True)
+    for name in ("warps", *(f"{mib} MiB" for mib in sizes)):
+        table.add_column(f"predicted\n{name}", justify="right")
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row.launches:
+            name = row.case._replace(gate="").name
+            groups.setdefault((name, row.case.backend), []).append(row)
+    for key, of_family in groups.items():
+        launches = list(zip(*(row.launches for row in of_family), strict=True))
+        warps = span(x.work.resident_warps for x in launches[0])
+        table.add_row(*key, warps, *(span(x.percent for x in of_size) for of_size in launches))
+    return table
+
+
+def span(numbers: Iterable[float]) -> str:
+    found = sorted(f"{x:.0f}".rjust(3) for x in numbers)
+    least, most = found[0].strip(), found[-1].strip()
+    return least if least == most else f"{least}-{most}"
+
+
 @click.command(context_settings={"show_default": True})
 @choice("--machine", "machines", MACHINES)
-@choice("--op", "ops", [op.name for op in OPERATORS])
+@choice("--op", "ops", [op.name for op in KERNELS])
 @choice("--gate", "gates", GATES)
 @choice("--dtype", "dtypes", DTYPES)
 @choice("--backend", "backends", BACKENDS)
 @click.option("--bias/--no-bias", "biased", default=None, help="Only with or without; else both.")
 @click.option("--budgets", "bounds", is_flag=True, help="The recorded slots; compiles nothing.")
-@click.option("--mib", type=click.Choice(["64", "256"]), default="256", help="Of each tensor.")
+@choice("--mib", "sizes", ("64", "256", "1024"), ("64", "256"), "Of each tensor.")
+@click.option("--cubin", type=click.Path(path_type=Path), help="CUDA's kernels in this file alone.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=False)
 @click.option("--json", "output", type=click.File("w"), help="Write the same to a file.")
-def main(machines, ops, gates, dtypes, backends, biased, bounds, mib, results, output) -> None:
+def main(
+    machines, ops, gates, dtypes, backends, biased, bounds, sizes, cubin, results, output
+) -> None:
     """Predict, without a GPU, how near each kernel is to the speed of a copy."""
+    known = budgets.read().keys() if bounds else set(PREDICTED)
     cases = [
         x
-        for x in CASES
-        if x.op in ops and x.dtype in dtypes and x.backend in backends
+        for x in PREDICTED
+        if x in known and x.op in ops and x.dtype in dtypes and x.backend in backends
         if x.gate in ("", *gates) and biased in (None, x.biased)  # some operators have no gate
+        if not (cubin and x.backend != "cuda")
     ]
     if not cases:
         raise click.UsageError("no kernel is all of that")
     chosen = [MACHINES[name] for name in machines]
+    mib = [int(size) for size in sizes]
     architectures = {machine.architecture for machine in chosen}
-    needs = {x: allowed(x) if bounds else compiled(x, cases) for x in architectures}
-    console = Console(width=None if sys.stdout.isatty() else 170)  # whole lines for a file
+    needs = {x: allowed(x) if bounds else compiled(x, cases, cubin) for x in architectures}
+    console = Console(width=None if sys.stdout.isatty() else 190)  # whole lines for a file
     console.print(assumptions(chosen))
     rows = []
     for machine in chosen:
-        rows.append(rows_of(machine, cases, needs[machine.architecture], results, int(mib)))
-        console.print(predictions(machine, rows[-1]))
+        rows.append(rows_of(machine, cases, needs[machine.architecture], results, mib))
+        console.print(predictions(machine, rows[-1], mib))
+        if not bounds:
+            console.print(families(machine, rows[-1], mib))
     if output:
         found = [row.as_json() for of_machine in rows for row in of_machine]
         json.dump({"machines": list(map(asdict, chosen)), "predicted": found}, output, indent=1)

@@ -1,6 +1,7 @@
 """The kernels whose machine code is examined: the core operators' kernels, on operands that allow
 vector accesses."""
 
+from collections.abc import Iterable, Mapping
 from itertools import product
 from types import ModuleType
 from typing import NamedTuple
@@ -19,10 +20,11 @@ GATES = [name for name, *_ in _C.gates()]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 VECTOR_BYTES = 16
 
-# Halves of one tensor are rows apart from each other, which the kernels of two tensors take. A
-# kernel of dropout, or of a coded derivative, takes a bias by a branch at run time: its path is not
-# one case's.
-OPERATORS = [op for op in CORE if not op.halves and op.family not in ("coded", "dropout")]
+# Halves of one tensor are rows apart from each other, which the kernels of two tensors take.
+KERNELS = [op for op in CORE if not op.halves]
+# Those with a budget, and with code of Triton to compare. In the others, which may take a bias by a
+# branch at run time, the accesses of a path are not one case's.
+OPERATORS = [op for op in KERNELS if op.family not in ("coded", "dropout")]
 
 # The word for a case whose tensors include one of these vectors, or its gradient.
 VECTORS = {"bias": "biased", "weight": "weighted", "loc": "located", "scale": "located"}
@@ -82,12 +84,25 @@ class Case(NamedTuple):
     def has_sums(self) -> bool:
         return has_sums(self.operator)
 
+    def _bytes(self, tensors: Mapping[str, Extent]) -> float:
+        """Of an element; a bias is read once for many rows, a weight once for many columns."""
+        along = (*VECTORS, *GRADIENTS)
+        sizes = (e.bytes((8,), self.itemsize) for name, e in tensors.items() if name not in along)
+        return sum(sizes) / 8
+
+    @property
+    def read(self) -> float:
+        """Bytes of an element."""
+        return self._bytes(self.operator.inputs)
+
+    @property
+    def written(self) -> float:
+        return self._bytes(self.operator.outputs)
+
     @property
     def moved(self) -> float:
-        """Bytes that an element passes through memory; a bias is read once for many rows, a weight
-        once for many columns."""
-        without = (*VECTORS, *GRADIENTS)
-        return self.operator.bytes_moved((8,), self.itemsize, without) / 8
+        """Bytes that an element passes through memory."""
+        return self.read + self.written
 
 
 def has_gate(op: CoreOperator) -> bool:
@@ -106,8 +121,14 @@ def biases(op: CoreOperator) -> list[bool]:
     return [False, True] if has_own else [False]
 
 
-CASES = [
-    Case(op.name, *case)
-    for op in OPERATORS
-    for case in product(GATES if has_gate(op) else [""], DTYPES, biases(op), BACKENDS)
-]
+def cases(operators: list[CoreOperator], backends: Iterable[str]) -> list[Case]:
+    return [
+        Case(op.name, *case)
+        for op in operators
+        for case in product(GATES if has_gate(op) else [""], DTYPES, biases(op), backends)
+    ]
+
+
+CASES = cases(OPERATORS, BACKENDS)
+# Those whose speed is predicted.
+PREDICTED = CASES + cases([op for op in KERNELS if op not in OPERATORS], ["cuda"])

@@ -23,6 +23,13 @@ def is_wide_load(instruction: Instruction) -> bool:
     return instruction.name == "LDG" and is_wide(instruction)
 
 
+def is_wide_store(instruction: Instruction) -> bool:
+    return instruction.name == "STG" and is_wide(instruction)
+
+
+MOST_LOADS = 64  # on a path that is looked for
+
+
 class ControlFlow:
     def __init__(self, code: Code) -> None:
         self.code = code
@@ -109,13 +116,31 @@ class ControlFlow:
         """From the entry to the exit."""
         return self.best_paths(0, self.exits, vector_score).get(0, [])
 
-    def vector_loop(self) -> Code:
-        """Once round the loop with the most wide accesses."""
-        loops = [
-            self.best_paths(header, {latch}, vector_score).get(0, [])
-            for latch, header in self.back_edges
-        ]
-        return max(loops, key=lambda loop: (sum(map(is_wide, loop)), -len(loop)), default=[])
+    def vector_loop(self) -> tuple[Code, Code]:
+        """Once round the loop with the most wide accesses, and what is before and after it."""
+        loops = {
+            edge: self.best_paths(edge[1], {edge[0]}, vector_score).get(0, [])
+            for edge in self.back_edges
+        }
+        if not loops:
+            return [], []
+        most = max(loops, key=lambda edge: (sum(map(is_wide, loops[edge])), -len(loops[edge])))
+        latch, header = most
+        before = self.best_paths(0, {header}, vector_score).get(0, [])[:-1]
+        after = self.best_paths(latch, self.exits, lambda x: (-is_issued(x),)).get(0, [])[1:]
+        return loops[most], before + after
+
+    def octet_path(self, takes_bias: bool) -> Code:
+        """From the entry to the exit where a branch at run time decides whether a bias is loaded:
+        all stores, and as many or as few loads as that takes. A load under a predicate is of an
+        operand that another call has."""
+        found = self.best_paths(
+            *(0, self.exits, lambda x: (is_wide_store(x), *vector_score(x)[1:])),
+            *(lambda x: is_wide_load(x) and not x.predicate, MOST_LOADS),
+        )
+        stores = {loads: sum(map(is_wide_store, path)) for loads, path in found.items()}
+        whole = [loads for loads in found if stores[loads] == max(stores.values())]
+        return found[max(whole) if takes_bias else min(whole)] if whole else []
 
 
 def vector_score(instruction: Instruction) -> Score:

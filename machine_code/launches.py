@@ -1,142 +1,139 @@
 """Predicts the time of a launch, with what machines.py leaves out.
 
-Resident warps wait for memory, then compete for the schedulers and for the memory. Mean value
-analysis (Reiser and Lavenberg, JACM 27, 1980) gives the throughput of this closed network: loads
-that are waited for together are a customer, the memory and the schedulers are its queues, and the
-latency is a delay.
+The warps that fit on a processor begin together: they wait for their loads together, then compute
+in turn. So a latency is added to their computing, however many they are. Their bytes pass through
+memory meanwhile; the longer of both binds.
 """
 
-import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from machine_code.cases import Case
 from machine_code.machines import Machine
-from machine_code.sass import Kernel
-from machine_code.vector_kernels import VectorKernel
+from machine_code.work import Work
 
-REGISTERS, WARPS, SCHEDULERS = 65536, 64, 4  # of a processor
-
-# Microseconds between kernels of a stream: 3.8 for each of many that take 2.9 (NVIDIA's blog,
-# "Getting Started with CUDA Graphs"). So a kernel that does next to nothing takes 3.8; of a
-# dependent one, which has started before, three latencies are left: it reads, adds and writes.
-GAP, SMALL_KERNEL = 0.9, 2.9
-
-COLUMNS = 4096  # of the tensors; csrc/gates/column_sums.h defines the blocks of column sums
+SCHEDULERS = 4  # of a processor
+COLUMNS = 4096  # of the tensors
+ROW_LANES = 8  # of csrc/gates/column_sums.h, which defines the blocks of column sums
+ROW_BYTES = 16  # of a thread
 
 
-def block_warps(kernel: Kernel) -> int:
-    """As csrc/cuda/tuning.h has them."""
-    return 4 if kernel.name.startswith(("map_rows<", "draw_rows<")) else 8
+class Fitted(NamedTuple):
+    """By least squares to bench/results/nvidia-h200.csv: python -m bench.calibration --fit."""
+
+    latencies: float = 2.26  # that warps wait, in latencies of an idle memory
+    imad: float = 1.48  # slots of any IMAD, which has half of the FMA's lanes
+    written: float = (
+        1.083  # time of a written byte, in mean bytes of a copy; of a read one the rest
+    )
+    mask_access: float = (
+        35.7  # bytes that a warp's access of mask bytes costs beyond those it moves
+    )
+    exponent: float = 10.9  # of the norm that adds both times
+    start: float = 4.53  # us of a launch, and to its end
+    second_stage: float = 4.89  # us of the sums of partial sums
+    seed: float = 1.33  # us of the kernel that draws a seed
+    small: float = 2.22  # us of another small kernel
 
 
-def resident_blocks(kernel: Kernel) -> int:
-    """On a processor. Registers are allocated by eights for a thread."""
-    warps = block_warps(kernel)
-    return min(WARPS // warps, REGISTERS // (-(-kernel.registers // 8) * 8 * 32 * warps))
-
-
-def throughput(customers: int, delay: float, demands: list[float]) -> float:
-    """Customers in a unit of time, by mean value analysis."""
-    queues, rate = [0.0] * len(demands), 0.0
-    for n in range(1, customers + 1):
-        times = [d * (1 + q) for d, q in zip(demands, queues, strict=True)]
-        rate = n / (delay + sum(times))
-        queues = [rate * time for time in times]
-    return rate
+FITTED = Fitted()
+COPY_START = 3.35  # us, measured likewise
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The launch of a kernel for matrices of `mib` MiB each."""
+    """A kernel for matrices of `mib` MiB each. Other small kernels may belong to the call."""
 
     machine: Machine
-    x: VectorKernel
-    mib: int
+    case: Case
+    work: Work
+    mib: float
+    small_kernels: int = 0
+    fitted: Fitted = FITTED
 
     @property
-    def elements(self) -> int:
-        return self.mib * 2**20 // self.x.case.itemsize
+    def elements(self) -> float:
+        return self.mib * 2**20 / self.case.itemsize
 
     @property
-    def of_warp(self) -> float:
-        """Elements that a warp has registers for."""
-        return 32 * self.x.vectors * 16 / self.x.case.itemsize
+    def sums(self) -> int:
+        """Of columns."""
+        outputs = self.case.operator.outputs
+        return sum(name in outputs for name in ("dbias", "dloc", "dscale"))
 
     @property
-    def sums_columns(self) -> bool:
-        return self.x.case.has_sums and not self.x.case.has_weights
+    def turns(self) -> float:
+        """Of a thread."""
+        rows = self.work.elements * self.case.itemsize / ROW_BYTES
+        if self.sums:
+            blocks = -(-self.elements / COLUMNS // (64 * 32))
+            return min(max(blocks * 32, 32), 256) / ROW_LANES / rows
+        if self.case.has_sums:  # of a row, by a warp
+            return COLUMNS / 32 / self.work.elements
+        return 1
 
     @property
-    def blocks(self) -> int:
-        if not self.sums_columns:
-            return math.ceil(self.elements / self.of_warp / block_warps(self.x.kernel))
-        rows = self.elements // COLUMNS
-        block_rows = min(max(math.ceil(rows / (64 * 32)) * 32, 32), 256)
-        return math.ceil(rows / block_rows) * math.ceil(COLUMNS * self.x.case.itemsize / 512)
+    def computing(self) -> float:
+        """Cycles of a turn of all warps of a processor."""
+        work, machine = self.work, self.machine
+        slots = work.slots + (self.fitted.imad - 1) * work.instructions.get("IMAD", 0)
+        needed = {"issue": slots + work.around / self.turns, **work.instructions}
+        times = machine.predict_pipes(0, needed).picoseconds
+        of_warp = max(times.values()) * machine.processors * machine.clock / 1000 * 32
+        waiting = self.fitted.latencies * machine.latency
+        return of_warp * work.resident_warps + waiting
 
     @property
-    def latency(self) -> float:
-        """Microseconds."""
-        return self.machine.latency / (self.machine.clock * 1000)
+    def moving(self) -> float:
+        """Cycles of a turn of all warps of a processor, in memory."""
+        case, work, machine, fitted = self.case, self.work, self.machine, self.fitted
+        of_element = fitted.written * case.written + (2 - fitted.written) * case.read
+        accesses = work.elements * case.itemsize / 16 * case.has_mask
+        of_warp = 32 * work.elements * of_element + fitted.mask_access * accesses
+        in_a_cycle = machine.copied * 1000 / machine.clock / machine.processors
+        return work.resident_warps * of_warp / in_a_cycle
 
     @property
-    def kilobytes_in_flight(self) -> float:
-        blocks = resident_blocks(self.x.kernel)
-        return blocks * block_warps(self.x.kernel) * self.x.loads_in_flight * 512 / 1024
-
-    def rate(self, blocks: int, processors: int) -> float:
-        """Elements in a microsecond, with `blocks` blocks on each of `processors` processors. Where
-        a loop loads ahead, each row that is under way is a customer, else each warp."""
-        x, machine = self.x, self.machine
-        parts = 1 if x.waits else x.vectors
-        elements = self.of_warp / parts
-        memory = elements * x.case.moved / (machine.copied * 1e6) * processors
-        needed = machine.predict(x.case.moved, x.slots, x.instructions).picoseconds
-        pipe = elements * max(t for name, t in needed.items() if name != "memory") / 1e6
-        pipe *= machine.processors
-        delay = pipe * (SCHEDULERS - 1)  # a warp has one of the schedulers
-        for distance in x.waits or [0]:
-            delay += max(0, self.latency - distance / (machine.clock * 1000))
-        customers = blocks * block_warps(x.kernel) * parts
-        return processors * elements * throughput(customers, delay, [memory, pipe])
-
-    @property
-    def waves(self) -> float:
-        return self.blocks / (resident_blocks(self.x.kernel) * self.machine.processors)
+    def turn(self) -> float:
+        exponent = self.fitted.exponent
+        return (self.computing**exponent + self.moving**exponent) ** (1 / exponent)
 
     @property
     def microseconds(self) -> float:
-        """Full waves, a last partial one, and the other kernels of the call."""
-        resident, processors = resident_blocks(self.x.kernel), self.machine.processors
-        of_block = self.elements / self.blocks
-        last = self.blocks % (resident * processors)
-        time = (self.blocks - last) * of_block / self.rate(resident, processors)
-        if last:
-            each = math.ceil(last / processors)
-            time += last * of_block / self.rate(each, min(processors, last))
-        return GAP + self.latency + time + self.beside
+        in_a_turn = self.work.resident_warps * 32 * self.work.elements * self.machine.processors
+        time = self.elements / in_a_turn * self.turn / (self.machine.clock * 1000)
+        return self.fitted.start + time + self.beside
 
     @property
     def beside(self) -> float:
-        """The second stage of column sums, or the kernel that draws the seed of a mask. The second
-        of two kernels is dependent from compute capability 9.0 on, but for Triton's SOI map."""
+        """Other kernels of the call: the second stages of column sums, the kernel that draws the
+        seed of a mask. From compute capability 9.0 on, but for Triton's SOI map, each starts while
+        the one before still runs."""
+        fitted = self.fitted
         can_overlap = int(self.machine.architecture.removeprefix("sm_")) >= 90
-        second = 3 * self.latency if can_overlap else GAP + SMALL_KERNEL
-        seed = SMALL_KERNEL
-        if not can_overlap or self.x.case.backend == "triton":
-            seed += GAP
-        return second * self.sums_columns + seed * ("seed" in self.x.case.operator.inputs)
+        has_seed = "seed" in self.case.operator.inputs
+        small = self.small_kernels + max(self.sums - 1, 0)
+        if not can_overlap:
+            small += has_seed + (self.sums > 0)
+        elif self.case.backend == "triton":
+            small += has_seed
+        second = fitted.second_stage * (self.sums > 0)
+        return second + fitted.seed * has_seed + fitted.small * small
 
     @property
     def percent(self) -> float:
-        """Of the speed of a copy of as many bytes."""
-        copy = self.elements * self.x.case.moved / (self.machine.copied * 1e6)
-        return 100 * (GAP + self.latency + copy) / self.microseconds
+        """Of the speed of a copy of a tensor as large."""
+        copied = self.machine.copied * 1e6  # bytes in a microsecond
+        tensor = self.elements * self.case.itemsize
+        copy = (COPY_START + 2 * tensor / copied) / (2 * tensor)
+        return 100 * copy * self.elements * self.case.moved / self.microseconds
 
     def as_json(self) -> dict[str, float]:
         return {
             "MiB": self.mib,
-            "kB in flight": self.kilobytes_in_flight,
-            "waves": self.waves,
+            "warps": self.work.resident_warps,
+            "computing, cycles": self.computing,
+            "moving, cycles": self.moving,
             "microseconds": self.microseconds,
             "% of roof": self.percent,
         }

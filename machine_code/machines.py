@@ -14,8 +14,8 @@ HOPPER = {"issue": 128, "FMA": 128, "ALU": 64, "MUFU": 16, "FP64": 64}
 LANES = {"sm_80": {**HOPPER, "FMA": 64, "FP64": 32}, "sm_90": HOPPER, "sm_100": HOPPER}
 
 # The pipes, as NVIDIA describes them (forums.developer.nvidia.com/t/302018 and /108729). IMAD has
-# only half of the FMA's lanes, but no kernel has so much of it. MUFU's pipe also converts integers
-# and float64.
+# only half of the FMA's lanes: launches.py counts what that costs. MUFU's pipe also converts
+# integers and float64.
 PIPES = {
     "FMA": {"FADD", "FFMA", "FMUL", "IMAD"},
     "MUFU": {"F2F", "F2I", "I2F", "MUFU", "POPC"},
@@ -38,6 +38,16 @@ def pipe(name: str) -> str | None:
     if name in AT_64_LANES:
         return "FMA"
     return next((pipe for pipe, names in PIPES.items() if name in names), "ALU")
+
+
+def by_pipe(architecture: str, instructions: Mapping[str, float]) -> dict[str, float]:
+    """Instructions as lanes of their pipes, and IMADs."""
+    found = {"IMAD": instructions.get("IMAD", 0)}
+    for name, count in instructions.items():
+        if key := pipe(name):
+            share = LANES[architecture][key] / 64 if name in AT_64_LANES else 1
+            found[key] = found.get(key, 0) + share * count
+    return found
 
 
 @dataclass(frozen=True)
@@ -79,15 +89,17 @@ class Machine:
         self, moved: float, slots: float, instructions: Mapping[str, float] | None = None
     ) -> Prediction:
         """From what an element needs: bytes, issue slots and, by name, instructions."""
-        needed = {"issue": slots}
-        for name, count in (instructions or {}).items():
-            if key := pipe(name):
-                share = LANES[self.architecture][key] / 64 if name in AT_64_LANES else 1
-                needed[key] = needed.get(key, 0) + share * count
-        times = {name: lanes / self.lanes(name) for name, lanes in needed.items()}
+        pipes = by_pipe(self.architecture, instructions or {})
+        return self.predict_pipes(moved, {"issue": slots, **pipes})
+
+    def predict_pipes(self, moved: float, pipes: Mapping[str, float]) -> Prediction:
+        """The same from instructions by pipe, issue among them."""
+        times = {name: x / self.lanes(name) for name, x in pipes.items() if name != "IMAD"}
         return Prediction({"memory": moved / self.copied, **times})
 
 
+H200_CLOCK = "measured in turns with a copy; at its limit of 700 W 1.8"
+H200_COPY = "bench/results/nvidia-h200.csv: copies of 64 MiB, 256 MiB and 1 GiB, less their start"
 HOPPER_LATENCY = "markdewing/AI_kernels, latency: GH200"
 IN_FLIGHT = "NVIDIA/cccl: cub's cc_to_min_bytes_in_flight, by experiment"
 
@@ -115,12 +127,12 @@ _ALL = [
         ),
     ),
     Machine(
-        *("H200", "NVIDIA H200", "sm_90", 132, 1.7, 4.8, 4.3, 690, 48),
+        *("H200", "NVIDIA H200", "sm_90", 132, 1.98, 4.8, 4.28, 690, 48),
         (
             "H100 whitepaper: the same processor",
-            "as of the H100; measured in turns with a copy 1.98, at its 700 W 1.8",
+            H200_CLOCK,
             "H200 SXM datasheet",
-            "this project's developers: torch, a copy of 4.3 GB in 2.0 ms",
+            H200_COPY,
             HOPPER_LATENCY,
             IN_FLIGHT,
         ),

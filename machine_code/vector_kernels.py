@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from machine_code.cases import CASES, GATES, OPERATORS, VECTOR_BYTES, Case
+from machine_code.cases import CASES, GATES, KERNELS, VECTOR_BYTES, Case
 from machine_code.control_flow import Code, ControlFlow, is_wide, is_wide_load, narrow_accesses
 from machine_code.data_flow import registers, written
 from machine_code.sass import Kernel
@@ -19,10 +19,23 @@ class VectorKernel:
     kernel: Kernel
 
     @cached_property
+    def _paths(self) -> tuple[Code, Code]:
+        flow = ControlFlow(self.kernel.instructions)
+        if self.case.has_sums:
+            return flow.vector_loop()
+        if self.kernel.name.startswith(BRANCHES):
+            return flow.octet_path(self.case.biased), []
+        return flow.vector_path(), []
+
+    @property
     def path(self) -> Code:
         """The instructions from the entry to the exit, or once round the loop."""
-        flow = ControlFlow(self.kernel.instructions)
-        return flow.vector_loop() if self.case.has_sums else flow.vector_path()
+        return self._paths[0]
+
+    @property
+    def around(self) -> Code:
+        """The instructions outside of the loop."""
+        return self._paths[1]
 
     @cached_property
     def loads(self) -> int:
@@ -97,45 +110,73 @@ class VectorKernel:
         return count / elements if elements else math.inf
 
 
-# The kernels of CUDA by the class of their function, or else by their own name. Their arguments are
-# gates, dtypes, and whether there is a bias.
-FUNCTIONS = {
-    "".join(map(str.capitalize, op.name.removeprefix("gate_").split("_"))): op.name
-    for op in OPERATORS
-}
 TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 CLASSES = {"".join(map(str.capitalize, gate.split("_"))): gate for gate in GATES}
+# By the class of a function that is mapped.
+FUNCTIONS = {
+    "".join(map(str.capitalize, op.name.removeprefix("gate_").split("_"))): op.name
+    for op in KERNELS
+}
+
+GATE, TYPE = r"(?P<gate>\w+)", r"(?P<dtype>\w+)"
+OF_GATE, SUMS = rf"<{GATE}, \w+>", rf"{TYPE}, Consecutive<"
+# CUDA's kernels: the pattern of a name, and what it serves, an operator with or without vectors
+# along the columns. The name itself may say either.
+SERVED: dict[str, list[tuple[str | None, bool | None]]] = {
+    rf"map_rows<CdfForward{OF_GATE}, {TYPE},": [("cdf_gate_forward", True)],
+    rf"map_rows<(?P<bias>AddBias<)?(?P<function>\w+){OF_GATE}[ >]*, {TYPE},": [(None, None)],
+    rf"sum_columns<WithLocationAndScale<{GATE}>, {SUMS}": [("cdf_gate_backward", True)],
+    rf"sum_columns<WithDropout<{GATE}>, {SUMS}": [("gate_dropout_backward_bias", True)],
+    rf"sum_columns<Mask, {SUMS}": [("soi_backward_bias", True)],
+    rf"sum_columns<Code, {SUMS}": [("coded_backward_bias", True)],
+    rf"sum_columns<(?!Mask|Code){GATE}, {SUMS}": [("gate_backward_bias", True)],
+    rf"glu_rows<GluRowsForward{OF_GATE}, {SUMS}": [("glu_forward", True)],
+    rf"glu_rows<GluRowsBackward{OF_GATE}, {SUMS}": [("glu_backward_weight", True)],
+    rf"draw_rows<{GATE}, {TYPE}, Alone>": [("soi_forward", False)],
+    rf"draw_rows<{GATE}, {TYPE}, WithBias>": [("soi_forward", True)],
+    rf"draw_rows<{GATE}, {TYPE}, WithParameters>": [("soi_cdf_forward", True)],
+    rf"select_vectors<{TYPE}>": [("soi_backward", False)],
+    rf"draw_dropout<{GATE}, {TYPE}>": [
+        *(("gate_dropout_forward", biased) for biased in (False, True)),
+        ("glu_dropout_forward", False),
+    ],
+    rf"select_gradients<Backward{OF_GATE}, {TYPE}>": [
+        ("gate_dropout_backward", biased) for biased in (False, True)
+    ],
+    rf"select_gradients<GluBackward{OF_GATE}, {TYPE}>": [("glu_dropout_backward", False)],
+    rf"map_octets<{GATE}, {TYPE}>": [("coded_forward", biased) for biased in (False, True)],
+    rf"multiply_octets<{TYPE}>": [("coded_backward", False)],
+}
+# Of these, the kernels that take a bias by a branch at run time.
+BRANCHES = ("draw_dropout<", "select_gradients<", "map_octets<")
 
 
-def cuda_case(name: str) -> Case | None:
-    def case(op: str, gate: str | None, dtype: str, biased: bool) -> Case:
-        return Case(op, CLASSES.get(gate, ""), TYPES[dtype], biased, "cuda")
+def cuda_cases(name: str) -> list[Case]:
+    for pattern, served in SERVED.items():
+        if m := re.match(pattern, name):
+            found = m.groupdict()
+            gate, dtype = CLASSES.get(found.get("gate"), ""), TYPES[found["dtype"]]
+            return [
+                Case(
+                    op or FUNCTIONS[found["function"]],
+                    *(gate, dtype, bool(found["bias"]) if biased is None else biased, "cuda"),
+                )
+                for op, biased in served
+            ]
+    return []
 
-    if m := re.match(r"map_rows<CdfForward<(\w+), \w+>, (\w+),", name):
-        return case("cdf_gate_forward", *m.groups(), True)
-    if m := re.match(r"sum_columns<WithLocationAndScale<(\w+)>, (\w+), Consecutive<", name):
-        return case("cdf_gate_backward", *m.groups(), True)
-    if m := re.match(r"map_rows<(AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+),", name):
-        return case(FUNCTIONS[m[2]], m[3], m[4], bool(m[1]))
-    if m := re.match(r"glu_rows<GluRows(\w+)<(\w+), \w+>, (\w+), Consecutive<", name):
-        op = {"Forward": "glu_forward", "Backward": "glu_backward_weight"}[m[1]]
-        return case(op, m[2], m[3], True)
-    if m := re.match(r"sum_columns<(?!Code,)(\w+), (\w+), Consecutive<", name):
-        return case(
-            "soi_backward_bias" if m[1] == "Mask" else "gate_backward_bias", *m.groups(), True
+
+def vector_kernels(kernels: Iterable[Kernel], cases: list[Case] = CASES) -> list[VectorKernel]:
+    in_triton = {case.name: case for case in cases if case.backend == "triton"}
+    wanted = set(cases)
+    return [
+        VectorKernel(case, kernel)
+        for kernel in kernels
+        for case in (
+            [in_triton[kernel.name]] if kernel.name in in_triton else cuda_cases(kernel.name)
         )
-    if m := re.match(r"draw_rows<(\w+), (\w+), (\w+)>", name):
-        op = "soi_cdf_forward" if m[3] == "WithParameters" else "soi_forward"
-        return case(op, m[1], m[2], m[3] != "Alone")
-    if m := re.match(r"select_vectors<(\w+)>", name):
-        return case("soi_backward", None, m[1], False)
-    return None
-
-
-def vector_kernels(kernels: Iterable[Kernel]) -> list[VectorKernel]:
-    in_triton = {case.name: case for case in CASES if case.backend == "triton"}
-    found = ((in_triton.get(kernel.name) or cuda_case(kernel.name), kernel) for kernel in kernels)
-    return [VectorKernel(case, kernel) for case, kernel in found if case]
+        if case in wanted
+    ]
 
 
 def busiest(kernels: Iterable[VectorKernel]) -> dict[Case, VectorKernel]:

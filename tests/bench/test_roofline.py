@@ -9,9 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bench import roofline
+from bench.calibration import FORMS
 from machine_code import cuda_code
-from machine_code.cases import ARCHITECTURES, CASES, Case
-from machine_code.machines import MACHINES, pipe
+from machine_code.cases import ARCHITECTURES, PREDICTED, Case
+from machine_code.launches import Launch
+from machine_code.machines import MACHINES, by_pipe, pipe
+from machine_code.work import Work
 
 A100, H100, H200, B200 = MACHINES.values()
 EXACT = Case("gate_forward", "normal", "bfloat16", False, "cuda")
@@ -66,9 +69,18 @@ def test_pipes() -> None:
 
 
 def test_a_copy_on_an_h200() -> None:
-    """4.3 GB read and written in 2.0 ms: 8 bytes in 8 / 4.3 ps, of 53.4 issue slots."""
-    assert H200.predict(8, 10).picoseconds["memory"] == pytest.approx(1.8605, abs=1e-4)
-    assert H200.limit(8) == pytest.approx(53.44, abs=0.01)
+    """8 bytes in 8 / 4.28 ps, of 132 x 128 x 0.00198 = 33.45 issue slots each."""
+    assert H200.predict(8, 10).picoseconds["memory"] == pytest.approx(1.8692, abs=1e-4)
+    assert H200.limit(8) == pytest.approx(62.53, abs=0.01)
+
+
+def test_by_pipe() -> None:
+    """Packed pairs take their lanes twice, on sm_80 no longer than others. IMAD is also counted
+    apart; memory and control go to no pipe."""
+    names = {"IMAD": 2, "FFMA": 3, "HADD2": 4, "LOP3": 5, "I2F": 1, "LDG": 9, "BRA": 9}
+    found = {"IMAD": 2, "FMA": 13, "ALU": 5, "MUFU": 1}
+    assert by_pipe("sm_90", names) == found
+    assert by_pipe("sm_80", names) == found | {"FMA": 9}
 
 
 def test_machines() -> None:
@@ -102,10 +114,11 @@ def write(folder: Path, name: str, device: str, *records: dict) -> None:
 
 
 def test_measurements(tmp_path: Path) -> None:
-    write(tmp_path, "1", H100.device, record(roof=1), record("soi_map", roof=70))
+    """Of one size. The cells that one kernel serves are one case; the first stands for it."""
+    write(tmp_path, "1", H100.device, record("soi_map", roof=70))
     write(
         *(tmp_path, "2", H100.device),
-        *(record(roof=97.3), record(roof=2, elements=2**19), record(side="torch", roof=3)),
+        *(record(roof=97.3), record(roof=2, elements=2**25), record(side="torch", roof=3)),
         record(
             "bias_gelu", roof=96.0, gate="normal_tanh", dtype="bfloat16", **{"pass": "backward"}
         ),
@@ -115,36 +128,72 @@ def test_measurements(tmp_path: Path) -> None:
     write(tmp_path, "3", "NVIDIA H100 PCIe", record(roof=4))
     write(
         *(tmp_path, "4", H100.device),
-        *(record("geglu", roof=91, dtype="float32"), record("geglu_halves", roof=5)),
+        *(record("geglu", roof=91, dtype="float32", elements=2**26), record("geglu", roof=5)),
+        *(record("geglu_halves", roof=6), record("gate_dropout", roof=54)),
         record("bias_soi_map", roof=65, **{"pass": "backward"}),
     )
-    assert roofline.measurements(tmp_path, H100.device) == {
+    assert roofline.measurements(tmp_path, H100.device, 256) == {
         EXACT: 97.3,
         Case("gate_backward_bias", "normal_tanh", "bfloat16", True, "cuda"): 96.0,
         Case("soi_forward", "normal", "bfloat16", False, "cuda"): 70,
         Case("soi_backward", "", "bfloat16", False, "triton"): 80,
         Case("glu_forward", "normal", "float32", False, "cuda"): 91,
+        Case("glu_forward", "normal", "bfloat16", False, "cuda"): 5,
+        Case("gate_dropout_forward", "normal", "bfloat16", False, "cuda"): 54,
         Case("soi_backward_bias", "", "bfloat16", True, "cuda"): 65,
     }
-    assert roofline.measurements(tmp_path / "none", H100.device) == {}
+    assert roofline.measurements(tmp_path, H100.device, 64) == {EXACT: 2}
+    assert roofline.measurements(tmp_path / "none", H100.device, 256) == {}
 
 
 def test_every_operator_has_a_kernel() -> None:
     """That a record of it can be compared with."""
-    kernels = {(case.op, case.biased) for case in CASES}
-    assert {(op.name, biased) for op, biased in roofline.MEASURED.values()} <= kernels
+    kernels = {(case.op, case.biased) for case in PREDICTED}
+    assert {form[1:] for form in FORMS.values()} <= kernels
+
+
+NEEDS = {EXACT: roofline.Need(20.0, {"FFMA": 19.0, "MUFU": 1.0})}
 
 
 def test_labels() -> None:
     """No column can be taken for a measurement."""
-    needs = {EXACT: roofline.Need(20.0, {"FFMA": 19.0, "MUFU": 1.0})}
-    table = roofline.predictions(H100, roofline.rows_of(H100, [EXACT], needs, Path()))
+    rows = roofline.rows_of(H100, [EXACT], NEEDS, Path(), [64, 256])
+    table = roofline.predictions(H100, rows, [64, 256])
     headings = [column.header for column in table.columns]
     assert "predicted, not measured" in table.title
     times = [f"predicted\n{name}" for name in ("memory", "issue", "FMA", "MUFU")]
-    result = [f"predicted\n{name}" for name in ("bound", "% of roof")]
-    launch = [f"predicted\n{name}" for name in ("kB in flight", "waves", "% of a launch")]
-    assert headings == ["kernel", "backend", *times, *result, *launch, "measured\n% of roof"]
+    result = [f"predicted\n{name}" for name in ("bound", "% of roof", "warps")]
+    of_sizes = [f"{word}\n% at {n} MiB" for word in ("predicted", "measured") for n in (64, 256)]
+    assert headings == ["kernel", "backend", *times, *result, *of_sizes]
+
+
+def test_families() -> None:
+    """One line for all gates, with the least and the most of each size."""
+    work = Work(40, 4, 32, 640, 0, {})
+    gates = [EXACT, EXACT._replace(gate="cauchy"), EXACT._replace(op="gate_backward")]
+    rows = [
+        roofline.Row(
+            *(H200, case, H200.predict(case.moved, 20)),
+            [Launch(H200, case, work._replace(slots=slots), mib) for mib in (64, 256)],
+            [None, None],
+        )
+        for case, slots in zip(gates, (640, 1280, 640), strict=True)
+    ]
+    table = roofline.families(H200, rows, [64, 256])
+    assert "predicted, not measured" in table.title
+    cells = list(zip(*(column.cells for column in table.columns), strict=True))
+    assert [x[:3] for x in cells] == [
+        ("gate_forward bfloat16", "cuda", "48"),
+        ("gate_backward bfloat16", "cuda", "48"),
+    ]
+    least, most = (f"{rows[i].launches[1].percent:.0f}" for i in (1, 0))
+    assert cells[0][4] == f"{least}-{most}" and float(least) < 80 < 95 < float(most)
+
+
+def test_span() -> None:
+    assert [roofline.span(x) for x in ([3.2], [9.6, 100.4, 20], [5.1, 4.9])] == [
+        *("3", "10-100", "5")
+    ]
 
 
 def test_command(tmp_path: Path) -> None:
@@ -165,8 +214,9 @@ def test_command(tmp_path: Path) -> None:
     assert h100["machine"] == "H100" and h100["op"] == "gate_forward"
     assert h100["predicted bound"] == "memory" and h100["predicted % of roof"] == 100
     assert h100["predicted picoseconds"]["memory"] == pytest.approx(4 / 3)
-    assert h100["predicted of a launch"] is None  # no code was compiled
-    assert (h100["measured % of roof"], a100["measured % of roof"]) == (97.25, None)
+    assert h100["predicted of launches"] == []  # no code was compiled
+    assert h100["measured % of roof"] == [None, 97.25]
+    assert a100["measured % of roof"] == [None, None]
 
 
 def test_unknown_choice() -> None:

@@ -1,114 +1,130 @@
 """What the prediction of a launch is made of, by hand."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from machine_code.cases import Case
-from machine_code.launches import GAP, SMALL_KERNEL, Launch, resident_blocks, throughput
+from machine_code.launches import COPY_START, FITTED, Launch
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel
+from machine_code.work import Work, block_warps, work_of
 
 H200 = MACHINES["H200"]
 FORWARD = Case("gate_forward", "normal", "bfloat16", False, "cuda")
+BACKWARD = FORWARD._replace(op="gate_backward")
 SUMS = Case("gate_backward_bias", "normal", "bfloat16", True, "cuda")
+CDF_SUMS = SUMS._replace(op="cdf_gate_backward")
+WEIGHT_SUMS = SUMS._replace(op="glu_backward_weight")
 SOI = Case("soi_forward", "normal", "bfloat16", False, "cuda")
-LATENCY = 690 / 1700  # us
+MASKED = Case("soi_backward", "", "bfloat16", False, "cuda")
+
+# 48 warps with 4 vectors of 8 elements; no instruction.
+WORK = Work(40, 4, 32, 0, 0, {})
+WAIT = FITTED.latencies * 690
 
 
-def launch(case: Case, mib: int = 256, registers: int = 64, **changed: object) -> Launch:
-    """Of a kernel that asks for next to nothing of a processor."""
-    x = {"vectors": 4, "loads_in_flight": 4, "waits": [0], "slots": 1.0, "instructions": {}}
-    kernel = SimpleNamespace(case=case, kernel=Kernel("", [], registers, 0), **(x | changed))
-    return Launch(H200, kernel, mib)
+def launch(case: Case = FORWARD, mib: float = 256, **changed: object) -> Launch:
+    return Launch(H200, case, WORK._replace(**changed), mib)
 
 
-def test_customers_of_a_network() -> None:
-    """One waits for nobody; many keep the slowest queue busy; n of k equal queues have
-    n / (n + k - 1) of its rate."""
-    assert throughput(1, 3, [1, 2]) == pytest.approx(1 / 6)
-    assert throughput(1000, 3, [1, 2]) == pytest.approx(1 / 2, rel=1e-3)
-    assert throughput(5, 0, [2, 2, 2]) == pytest.approx(5 / 7 / 2)
-
-
-def test_blocks_on_a_processor() -> None:
+def test_warps_on_a_processor() -> None:
     registers = [16, 32, 40, 64, 65, 80, 81, 128, 129]
-    kernels = [Kernel("sum_columns<>", [], n, 0) for n in registers]
-    assert list(map(resident_blocks, kernels)) == [8, 8, 6, 4, 3, 3, 2, 2, 1]
-    small = [Kernel("map_rows<>", [], n, 0) for n in registers]  # 4 warps in place of 8
-    assert list(map(resident_blocks, small)) == [16, 16, 12, 8, 7, 6, 5, 4, 3]
+    works = [WORK._replace(registers=n, block_warps=8) for n in registers]
+    assert [x.resident_warps for x in works] == [64, 64, 48, 32, 24, 24, 16, 16, 8]
+    small = [x._replace(block_warps=4) for x in works]
+    assert [x.resident_warps for x in small] == [64, 64, 48, 32, 28, 24, 20, 16, 12]
+    assert small[4].resident_blocks == 7
 
 
-def test_waves() -> None:
-    """64 MiB of 4096 columns in bfloat16: 64 blocks of 128 rows, times 16 of 256 columns."""
-    assert launch(SUMS, 64, 128, vectors=4).waves == pytest.approx(64 * 16 / (2 * 132))
-    assert launch(SUMS, 256, 128, vectors=4).waves == pytest.approx(128 * 16 / (2 * 132))
-    # A block is 8 warps with 4 rows of 256.
-    assert launch(FORWARD, 64).waves == pytest.approx(2**25 / (8 * 4 * 256) / (4 * 132))
+def test_warps_of_a_block() -> None:
+    names = ["map_rows<>", "draw_rows<>", "sum_columns<>", "draw_dropout<>"]
+    assert [block_warps(Kernel(name, [], 32, 0)) for name in names] == [4, 4, 8, 8]
 
 
-def test_loads_in_flight() -> None:
-    assert launch(FORWARD).kilobytes_in_flight == 4 * 8 * 4 * 512 / 1024
-    assert launch(FORWARD, registers=128).kilobytes_in_flight == 32
+def test_computing() -> None:
+    """A scheduler has 12 of 48 warps and issues an instruction in a cycle; all wait once."""
+    assert launch().computing == pytest.approx(WAIT)
+    assert launch(slots=100).computing == pytest.approx(12 * 100 + WAIT)
+    assert launch(slots=100, registers=64).computing == pytest.approx(8 * 100 + WAIT)
+    slow = launch(slots=100, instructions={"IMAD": 50, "FMA": 60})
+    assert slow.computing == pytest.approx(12 * (100 + 50 * (FITTED.imad - 1)) + WAIT)
+    # Half as many lanes for logic, an eighth for the special functions.
+    assert launch(slots=100, instructions={"ALU": 80}).computing == pytest.approx(12 * 160 + WAIT)
+    assert launch(slots=100, instructions={"MUFU": 20}).computing == pytest.approx(12 * 160 + WAIT)
 
 
-def test_a_kernel_that_keeps_the_memory_busy_is_a_copy() -> None:
-    assert 99 < launch(FORWARD).percent <= 100
+def test_moving() -> None:
+    """48 warps of 32 threads with 32 elements, as many bytes read as written; a processor moves
+    4280 / 1.98 / 132 bytes in a cycle."""
+    in_a_cycle = 4280 / 1.98 / 132
+    assert launch().moving == pytest.approx(48 * 32 * 32 * 4 / in_a_cycle)
+    two_read = 48 * 32 * 32 * (4 * (2 - FITTED.written) + 2 * FITTED.written)
+    assert launch(BACKWARD).moving == pytest.approx(two_read / in_a_cycle)
+    # The mask is read: for each element 1/8 byte, for each of 4 vectors of a warp an access.
+    masked = 32 * 32 * (4 + (2 - FITTED.written) / 8) + 4 * FITTED.mask_access
+    assert launch(MASKED).moving == pytest.approx(48 * masked / in_a_cycle)
 
 
-def test_the_latency_binds() -> None:
-    """One row for each of 8 warps: 4 KiB, and as many written, for each latency and passage."""
-    found = launch(FORWARD, registers=255, vectors=1)
-    passage = 2 * 512 / (4.3e6 / 132)  # us of a row, from and to memory
-    assert found.rate(1, 132) < 132 * 8 * 256 / (LATENCY + passage)
-    assert found.rate(1, 132) == pytest.approx(132 * 8 * 256 / (LATENCY + passage), rel=0.15)
-    assert found.percent < 60
+def test_the_longer_time_binds() -> None:
+    """And where both are the same, they take 6.6 % more."""
+    moving = launch().moving
+    slots = (moving - WAIT) / 12
+    assert launch().turn == pytest.approx(moving, rel=1e-3)
+    assert launch(slots=10 * slots).turn == pytest.approx(120 * slots + WAIT, rel=1e-3)
+    assert launch(slots=slots).turn == pytest.approx(2 ** (1 / 10.9) * moving, rel=1e-3)
 
 
-def test_a_second_wait_is_a_second_latency_less_what_lies_between() -> None:
-    once, twice, later, hidden = (
-        launch(FORWARD, registers=255, vectors=1, waits=waits).rate(1, 132)
-        for waits in ([0], [0, 0], [0, 345], [0, 690])
+def test_time() -> None:
+    """In a turn the chip has 132 x 48 x 32 x 32 elements. A kernel that only moves is a copy, but
+    for its start."""
+    found = launch()
+    turns = 2**27 / (132 * 48 * 32 * 32)
+    assert found.microseconds == pytest.approx(FITTED.start + turns * found.turn / 1980)
+    copy = 2**29 / 4.28e6
+    percent = 100 * (copy + COPY_START) / (copy + FITTED.start)
+    assert found.percent == pytest.approx(percent, rel=1e-3)
+    assert launch(mib=64).percent == pytest.approx(
+        100 * (copy / 4 + COPY_START) / (copy / 4 + FITTED.start), rel=1e-3
     )
-    assert twice < later < hidden == once
-    assert once / twice == pytest.approx(2, rel=0.15)
 
 
-def test_rows_that_are_loaded_ahead() -> None:
-    """Each is a customer: the warp computes while the others are under way."""
-    behind, ahead = (launch(SUMS, registers=128, slots=32.0, waits=w) for w in ([0], []))
-    assert behind.percent + 1 < ahead.percent < 100
+def test_turns_of_column_sums() -> None:
+    """64 MiB of 4096 columns in bfloat16 are 8192 rows, in blocks of 128; from 16384 on, of 256. A
+    warp of 8 has every eighth of them, 4 in a turn. What is outside of the loop is issued once."""
+    assert [launch(SUMS, mib).turns for mib in (16, 64, 128, 256)] == [1, 4, 8, 8]
+    cycles = launch(SUMS, 64, slots=100, around=80).computing
+    assert cycles == pytest.approx(12 * (100 + 80 / 4) + WAIT)
 
 
-def test_the_last_wave() -> None:
-    """Three blocks of 132 x 4 places leave the rest idle, and one wave takes as long as any."""
-    whole, more = (launch(FORWARD, 1, slots=30.0) for _ in range(2))
-    per_wave = 8 * 4 * 256 * 2 * 132 * 4 / 2**20  # MiB
-    whole, more = replace(whole, mib=per_wave), replace(more, mib=per_wave * (1 + 3 / 528))
-    assert more.waves == pytest.approx(1 + 3 / 528, abs=1e-3)
-    assert more.microseconds > whole.microseconds + LATENCY
-    last = 3 * (4 * 8 * 256) / more.rate(1, 3)  # each has a processor of its own
-    assert more.microseconds - whole.microseconds == pytest.approx(last, rel=1e-2)
+def test_turns_of_a_row() -> None:
+    """4096 columns, of which a warp has 32 x 16 in a turn."""
+    assert launch(WEIGHT_SUMS, elements=16).turns == 8
+    assert launch(FORWARD, around=0).turns == 1
 
 
-def test_kernels_beside() -> None:
-    """A dependent kernel has no gap before it. An A100 has none, nor is Triton's SOI map one."""
-    assert launch(FORWARD).beside == 0
-    assert launch(SUMS).beside == pytest.approx(3 * LATENCY)
-    assert launch(SOI).beside == pytest.approx(SMALL_KERNEL)
-    for case in (SUMS, SOI):
-        on_a100 = replace(launch(case), machine=MACHINES["A100"])
-        assert on_a100.beside == pytest.approx(GAP + SMALL_KERNEL)
-    in_triton = launch(SUMS._replace(backend="triton")), launch(SOI._replace(backend="triton"))
-    assert [x.beside for x in in_triton] == pytest.approx([3 * LATENCY, GAP + SMALL_KERNEL])
-    assert in_triton[1].microseconds - launch(SOI).microseconds == pytest.approx(GAP)
+def test_other_kernels_of_a_call() -> None:
+    """From compute capability 9.0 on they start early; each other small kernel takes its time."""
+    second, seed, small = FITTED.second_stage, FITTED.seed, FITTED.small
+    expected = {
+        FORWARD: 0,
+        SUMS: second,
+        CDF_SUMS: second + small,
+        WEIGHT_SUMS: 0,
+        SOI: seed,
+        SOI._replace(backend="triton"): seed + small,
+    }
+    for case, time in expected.items():
+        assert launch(case).beside == pytest.approx(time), case
+    assert replace(launch(), small_kernels=2).beside == pytest.approx(2 * small)
+    on_a100 = [replace(launch(case), machine=MACHINES["A100"]).beside for case in (SUMS, SOI)]
+    assert on_a100 == pytest.approx([second + small, seed + small])
 
 
 def assembled(*lines: str) -> VectorKernel:
     code = [decode(*line.split(), "") for line in lines]
-    return VectorKernel(FORWARD, Kernel("", [*code, decode("EXIT", "", "")], 32, 0))
+    return VectorKernel(FORWARD, Kernel("map_rows<>", [*code, decode("EXIT", "", "")], 32, 0))
 
 
 def test_waits() -> None:
@@ -123,3 +139,16 @@ def test_waits() -> None:
         "STG.E.128 desc[UR4][R2.64],R12",
     )
     assert x.waits == [1, 2]
+
+
+def test_work() -> None:
+    """A vector of 8 elements; packed float16 takes the FMA's lanes for two cycles."""
+    x = assembled(
+        "LDG.E.128 R4,desc[UR4][R2.64]",
+        "IMAD.WIDE R2,R2,R3,R2",
+        "HFMA2 R4,R4,R4,R4",
+        "LOP3.LUT R4,R4,R5,RZ",
+        "STG.E.128 desc[UR4][R2.64],R4",
+    )
+    pipes = {"IMAD": 1, "FMA": 3, "ALU": 1}
+    assert work_of(x, "sm_90") == Work(32, 4, 8, 6, 0, pipes)

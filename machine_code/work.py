@@ -1,0 +1,48 @@
+"""What the model of a launch takes of a kernel."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from machine_code.machines import by_pipe
+from machine_code.sass import Kernel
+from machine_code.vector_kernels import VectorKernel
+
+REGISTERS, WARPS = 65536, 64  # of a processor
+
+# As csrc/cuda/tuning.h has them; other kernels have blocks of 8 warps.
+BLOCKS_OF_4_WARPS = ("map_rows<", "draw_rows<")
+
+
+def block_warps(kernel: Kernel) -> int:
+    return 4 if kernel.name.startswith(BLOCKS_OF_4_WARPS) else 8
+
+
+class Work(NamedTuple):
+    """Of a thread's turn: it loads, computes and stores, as a whole or once round a loop."""
+
+    registers: int
+    block_warps: int
+    elements: int
+    slots: int  # instructions
+    around: int  # instructions outside of the loop
+    instructions: dict[str, float]  # by pipe, and IMAD apart, which are among the FMA's
+
+    @property
+    def resident_blocks(self) -> int:
+        """On a processor. Registers are allocated by eights for a thread."""
+        of_warp = -(-self.registers // 8) * 8 * 32
+        return min(WARPS, REGISTERS // of_warp) // self.block_warps
+
+    @property
+    def resident_warps(self) -> int:
+        return self.resident_blocks * self.block_warps
+
+
+def work_of(x: VectorKernel, architecture: str) -> Work:
+    names = Counter(instruction.name for instruction in x.path)
+    return Work(
+        x.kernel.registers,
+        block_warps(x.kernel),
+        x.vectors * 16 // x.case.itemsize,
+        *(len(x.path), len(x.around), by_pipe(architecture, names)),
+    )
