@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gelu_kernels import _C
+from machine_code.elf import most_threads
 from machine_code.sass import (
     Kernel,
     decode,
@@ -47,9 +48,14 @@ def kernels(architecture: str) -> list[Kernel]:
 
 def kernels_in(cubin: Path) -> list[Kernel]:
     used, functions = resources(cubin), disassemble(cubin)
-    names = demangle(list(used))
+    names, threads = demangle(list(used)), most_threads(cubin.read_bytes())
     return [
-        Kernel(names[name], [decode(*fields) for fields in functions[name]], *used[name])
+        Kernel(
+            names[name],
+            [decode(*fields) for fields in functions[name]],
+            *used[name],
+            *([threads[name]] if name in threads else []),
+        )
         for name in used
     ]
 

@@ -48,6 +48,7 @@ class Kernel:
     instructions: list[Instruction] = field(repr=False)
     registers: int
     stack: int  # bytes of local memory of a thread, spilled registers included
+    threads: int = 256  # of a block, at the most
 
 
 def missing_triton() -> list[str]:

@@ -4,17 +4,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from machine_code.machines import by_pipe
-from machine_code.sass import Kernel
 from machine_code.vector_kernels import VectorKernel
 
 REGISTERS, WARPS = 65536, 64  # of a processor
-
-# As csrc/cuda/tuning.h has them; other kernels have blocks of 8 warps.
-BLOCKS_OF_4_WARPS = ("map_rows<", "draw_rows<")
-
-
-def block_warps(kernel: Kernel) -> int:
-    return 4 if kernel.name.startswith(BLOCKS_OF_4_WARPS) else 8
 
 
 class Work(NamedTuple):
@@ -42,7 +34,7 @@ def work_of(x: VectorKernel, architecture: str) -> Work:
     names = Counter(instruction.name for instruction in x.path)
     return Work(
         x.kernel.registers,
-        block_warps(x.kernel),
+        x.kernel.threads // 32,
         x.vectors * 16 // x.case.itemsize,
         *(len(x.path), len(x.around), by_pipe(architecture, names)),
     )

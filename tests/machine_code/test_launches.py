@@ -9,7 +9,7 @@ from machine_code.launches import COPY_START, FITTED, Launch
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel
-from machine_code.work import Work, block_warps, work_of
+from machine_code.work import Work, work_of
 
 H200 = MACHINES["H200"]
 FORWARD = Case("gate_forward", "normal", "bfloat16", False, "cuda")
@@ -36,11 +36,6 @@ def test_warps_on_a_processor() -> None:
     small = [x._replace(block_warps=4) for x in works]
     assert [x.resident_warps for x in small] == [64, 64, 48, 32, 28, 24, 20, 16, 12]
     assert small[4].resident_blocks == 7
-
-
-def test_warps_of_a_block() -> None:
-    names = ["map_rows<>", "draw_rows<>", "sum_columns<>", "draw_dropout<>"]
-    assert [block_warps(Kernel(name, [], 32, 0)) for name in names] == [4, 4, 8, 8]
 
 
 def test_computing() -> None:
@@ -124,7 +119,7 @@ def test_other_kernels_of_a_call() -> None:
 
 def assembled(*lines: str) -> VectorKernel:
     code = [decode(*line.split(), "") for line in lines]
-    return VectorKernel(FORWARD, Kernel("map_rows<>", [*code, decode("EXIT", "", "")], 32, 0))
+    return VectorKernel(FORWARD, Kernel("", [*code, decode("EXIT", "", "")], 32, 0, 128))
 
 
 def test_waits() -> None:

@@ -20,7 +20,7 @@ from machine_code.data_flow import branches_on_loads
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
-from machine_code.work import Work, block_warps
+from machine_code.work import Work
 
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
 UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
@@ -144,7 +144,7 @@ def has_fused_pairs(kernel: Kernel, asked: int) -> bool:
 
 
 def resident_threads(kernel: Kernel) -> int:
-    return Work(kernel.registers, block_warps(kernel), 0, 0, 0, {}).resident_warps * 32
+    return Work(kernel.registers, kernel.threads // 32, 0, 0, 0, {}).resident_warps * 32
 
 
 def is_short(kernel: Kernel) -> bool:
