@@ -1,5 +1,6 @@
 """Paths through the instructions of a kernel."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from operator import add
@@ -25,6 +26,13 @@ def is_wide_load(instruction: Instruction) -> bool:
 
 def is_wide_store(instruction: Instruction) -> bool:
     return instruction.name == "STG" and is_wide(instruction)
+
+
+def is_mask_access(instruction: Instruction) -> bool:
+    """Of a byte, or of up to four that are stored together."""
+    name, _, width = instruction.opcode.partition(".")
+    is_byte = re.search(r"\.[US]8\b", instruction.opcode) is not None
+    return (name == "LDG" and is_byte) or (name == "STG" and not re.search(r"\.(64|128)", width))
 
 
 MOST_LOADS = 64  # on a path that is looked for

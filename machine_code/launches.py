@@ -8,32 +8,29 @@ memory meanwhile; the longer of both binds.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from machine_code.cases import Case
+from machine_code.cases import VECTOR_BYTES, Case
 from machine_code.machines import Machine
 from machine_code.work import Work
 
-SCHEDULERS = 4  # of a processor
 COLUMNS = 4096  # of the tensors
 ROW_LANES = 8  # of csrc/gates/column_sums.h, which defines the blocks of column sums
-ROW_BYTES = 16  # of a thread
 
 
 class Fitted(NamedTuple):
     """By least squares to bench/results/nvidia-h200.csv: python -m bench.calibration --fit."""
 
-    latencies: float = 2.26  # that warps wait, in latencies of an idle memory
-    imad: float = 1.48  # slots of any IMAD, which has half of the FMA's lanes
-    written: float = (
-        1.083  # time of a written byte, in mean bytes of a copy; of a read one the rest
-    )
-    mask_access: float = (
-        35.7  # bytes that a warp's access of mask bytes costs beyond those it moves
-    )
-    exponent: float = 10.9  # of the norm that adds both times
-    start: float = 4.53  # us of a launch, and to its end
-    second_stage: float = 4.89  # us of the sums of partial sums
-    seed: float = 1.33  # us of the kernel that draws a seed
-    small: float = 2.22  # us of another small kernel
+    latencies: float = 2.13  # that warps wait, in latencies of an idle memory
+    imad: float = 1.62  # slots of any IMAD, which has half of the FMA's lanes
+    written: float = 1.087  # time of a written byte, in mean bytes of a copy; a read one has less
+    mask_access: float = 33.3  # bytes that a warp's access of a mask costs beyond those it moves
+    # Of the norm that adds both times, and what each resident block adds to it: as blocks run
+    # apart, one computes while another waits.
+    exponent: float = 5.91
+    exponent_of_block: float = 0.883
+    start: float = 4.99  # us of a launch, and to its end
+    second_stage: float = 3.46  # us of the sums of partial sums
+    seed: float = 1.47  # us of the kernel that draws a seed
+    small: float = 2.41  # us of another small kernel
 
 
 FITTED = Fitted()
@@ -64,10 +61,10 @@ class Launch:
     @property
     def turns(self) -> float:
         """Of a thread."""
-        rows = self.work.elements * self.case.itemsize / ROW_BYTES
+        vectors = self.work.elements * self.case.itemsize / VECTOR_BYTES
         if self.sums:
             blocks = -(-self.elements / COLUMNS // (64 * 32))
-            return min(max(blocks * 32, 32), 256) / ROW_LANES / rows
+            return min(max(blocks * 32, 32), 256) / ROW_LANES / vectors
         if self.case.has_sums:  # of a row, by a warp
             return COLUMNS / 32 / self.work.elements
         return 1
@@ -88,14 +85,14 @@ class Launch:
         """Cycles of a turn of all warps of a processor, in memory."""
         case, work, machine, fitted = self.case, self.work, self.machine, self.fitted
         of_element = fitted.written * case.written + (2 - fitted.written) * case.read
-        accesses = work.elements * case.itemsize / 16 * case.has_mask
-        of_warp = 32 * work.elements * of_element + fitted.mask_access * accesses
+        of_warp = 32 * work.elements * of_element + fitted.mask_access * work.mask_accesses
         in_a_cycle = machine.copied * 1000 / machine.clock / machine.processors
         return work.resident_warps * of_warp / in_a_cycle
 
     @property
     def turn(self) -> float:
-        exponent = self.fitted.exponent
+        fitted, blocks = self.fitted, self.work.resident_blocks
+        exponent = fitted.exponent + fitted.exponent_of_block * blocks
         return (self.computing**exponent + self.moving**exponent) ** (1 / exponent)
 
     @property

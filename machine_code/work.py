@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
+from machine_code.control_flow import is_mask_access
 from machine_code.machines import by_pipe
 from machine_code.vector_kernels import VectorKernel
 
@@ -17,6 +18,7 @@ class Work(NamedTuple):
     elements: int
     slots: int  # instructions
     around: int  # instructions outside of the loop
+    mask_accesses: int
     instructions: dict[str, float]  # by pipe, and IMAD apart, which are among the FMA's
 
     @property
@@ -36,5 +38,6 @@ def work_of(x: VectorKernel, architecture: str) -> Work:
         x.kernel.registers,
         x.kernel.threads // 32,
         x.vectors * 16 // x.case.itemsize,
-        *(len(x.path), len(x.around), by_pipe(architecture, names)),
+        *(len(x.path), len(x.around), sum(map(is_mask_access, x.path))),
+        by_pipe(architecture, names),
     )
