@@ -5,8 +5,10 @@ The vector path of a kernel is what a thread executes where all operands are row
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import product
+from math import floor
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,22 @@ import pytest
 import machine_code
 from bench import roofline
 from machine_code import budgets, cuda_code
-from machine_code.cases import ARCHITECTURES, BACKENDS, CASES, GATES, VECTOR_BYTES, Case
+from machine_code.cases import (
+    ARCHITECTURES,
+    BACKENDS,
+    CASES,
+    GATES,
+    PREDICTED,
+    VECTOR_BYTES,
+    Case,
+)
 from machine_code.data_flow import branches_on_loads
+from machine_code.launches import Launch
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
-from machine_code.work import Work
+from machine_code.work import Work, work_of
+from tests.machine_code.families import FAMILIES, Limits
 
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
 UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
@@ -266,6 +278,37 @@ def test_vectors_of_soi_map_are_ahead(vector_kernels: list[VectorKernel], backen
         or x.loads_in_flight != x.vectors + x.case.biased
     ]
     assert found and not late
+
+
+def test_families(kernels: list[Kernel], backend: str, architecture: str) -> None:
+    """By family: the warps that a processor has room for, and the predicted speed."""
+    if (backend, architecture) != ("cuda", "sm_90"):
+        pytest.skip("the limits are of CUDA's kernels for sm_90")
+    found = defaultdict(list)
+    for case, x in busiest(filter(lambda x: is_short(x.kernel), every_kernel(kernels))).items():
+        work = work_of(x, architecture)
+        h200, h100 = (Launch(MACHINES[m], case, work, 256).percent for m in ("H200", "H100"))
+        limits = Limits(work.resident_warps, work.registers, h200, h100)
+        found[case.op, case.biased, 8 * case.itemsize].append(limits)
+    assert found.keys() == FAMILIES.keys()
+    reached = {}
+    for family, of_cases in found.items():
+        warps, registers, h200, h100 = zip(*of_cases, strict=True)
+        reached[family] = Limits(min(warps), max(registers), floor(min(h200)), floor(min(h100)))
+    assert not {
+        family: (x, FAMILIES[family])
+        for family, x in reached.items()
+        if is_beyond(x, FAMILIES[family])
+    }
+
+
+def every_kernel(kernels: list[Kernel]) -> list[VectorKernel]:
+    return machine_code.vector_kernels.vector_kernels(kernels, PREDICTED)
+
+
+def is_beyond(x: Limits, allowed: Limits) -> bool:
+    slower = x.h200 < allowed.h200 or x.h100 < allowed.h100
+    return slower or x.warps < allowed.warps or x.registers > allowed.registers
 
 
 def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], architecture: str) -> None:
