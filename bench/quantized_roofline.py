@@ -11,8 +11,11 @@ from rich.table import Table
 from bench.options import choice
 from machine_code import cuda_code
 from machine_code.cases import GATES
+from machine_code.launches import Launch
 from machine_code.machines import MACHINES
 from machine_code.quantized import PASSES, Cell, measured
+
+SIZES = (64, 256)  # MiB of a tensor before it is quantised; the TB/s are of the last
 
 
 def chained(cell: Cell) -> float:
@@ -36,7 +39,8 @@ def main(machines, gates, dtypes) -> None:
         table = Table(title=f"{name}: predicted, not measured")
         for column in ("pass", "gate", "dtype", "along"):
             table.add_column(column, no_wrap=True)
-        for column in ("bytes", "of a chain's", "slots", "bound", "% of roof", "TB/s"):
+        sizes = [f"% at {mib} MiB" for mib in SIZES]
+        for column in ("bytes", "of a chain's", "slots", "bound", "warps", *sizes, "TB/s"):
             table.add_column(column, justify="right")
         cells = measured(machine.architecture)
         order = sorted(cells, key=lambda c: (list(PASSES).index(c.operation), GATES.index(c.gate)))
@@ -45,14 +49,16 @@ def main(machines, gates, dtypes) -> None:
                 continue
             path = cells[cell]
             found = machine.predict(cell.moved, path.slots, path.instructions)
+            work = path.work(machine.architecture)
+            percents = [Launch(machine, cell, work, mib).percent for mib in SIZES]
             table.add_row(
                 *cell,
                 f"{cell.moved:.2f}",
                 f"1/{chained(cell) / cell.moved:.1f}",
                 f"{path.slots:.1f}",
-                found.bound,
-                f"{found.percent:.0f}",
-                f"{machine.copied * found.percent / 100:.2f}",
+                *(found.bound, f"{work.resident_warps}"),
+                *(f"{percent:.0f}" for percent in percents),
+                f"{machine.copied * percents[-1] / 100:.2f}",
             )
         console.print(table)
 

@@ -84,6 +84,16 @@ class Case(NamedTuple):
     def has_sums(self) -> bool:
         return has_sums(self.operator)
 
+    @property
+    def column_sums(self) -> int:
+        """Gradients of vectors along the columns."""
+        outputs = self.operator.outputs
+        return [outputs.get(name) for name in GRADIENTS].count(Extent.COLUMNS)
+
+    @property
+    def has_seed(self) -> bool:
+        return "seed" in self.operator.inputs
+
     def _bytes(self, tensors: Mapping[str, Extent]) -> float:
         """Of an element; a bias is read once for many rows, a weight once for many columns."""
         along = (*VECTORS, *GRADIENTS)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from machine_code.cases import VECTOR_BYTES, Case
 from machine_code.machines import Machine
+from machine_code.quantized import Cell
 from machine_code.work import Work
 
 COLUMNS = 4096  # of the tensors
@@ -42,7 +43,7 @@ class Launch:
     """A kernel for matrices of `mib` MiB each. Other small kernels may belong to the call."""
 
     machine: Machine
-    case: Case
+    case: Case | Cell
     work: Work
     mib: float
     small_kernels: int = 0
@@ -53,16 +54,10 @@ class Launch:
         return self.mib * 2**20 / self.case.itemsize
 
     @property
-    def sums(self) -> int:
-        """Of columns."""
-        outputs = self.case.operator.outputs
-        return sum(name in outputs for name in ("dbias", "dloc", "dscale"))
-
-    @property
     def turns(self) -> float:
         """Of a thread."""
         vectors = self.work.elements * self.case.itemsize / VECTOR_BYTES
-        if self.sums:
+        if self.case.column_sums:
             blocks = -(-self.elements / COLUMNS // (64 * 32))
             return min(max(blocks * 32, 32), 256) / ROW_LANES / vectors
         if self.case.has_sums:  # of a row, by a warp
@@ -108,13 +103,13 @@ class Launch:
         the one before still runs."""
         fitted = self.fitted
         can_overlap = int(self.machine.architecture.removeprefix("sm_")) >= 90
-        has_seed = "seed" in self.case.operator.inputs
-        small = self.small_kernels + max(self.sums - 1, 0)
+        sums, has_seed = self.case.column_sums, self.case.has_seed
+        small = self.small_kernels + max(sums - 1, 0)
         if not can_overlap:
-            small += has_seed + (self.sums > 0)
+            small += has_seed + (sums > 0)
         elif self.case.backend == "triton":
             small += has_seed
-        second = fitted.second_stage * (self.sums > 0)
+        second = fitted.second_stage * (sums > 0)
         return second + fitted.seed * has_seed + fitted.small * small
 
     @property

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from machine_code import cuda_code
 from machine_code.control_flow import Code, ControlFlow, Score, is_issued, is_wide_load
+from machine_code.machines import by_pipe
 from machine_code.sass import Instruction, Kernel
 from machine_code.vector_kernels import CLASSES, TYPES
+from machine_code.work import Work
 
 ALONG = ("row", "column", "both")
 ROWS = 8  # of a lane, a vector in each
@@ -43,12 +45,31 @@ class Cell(NamedTuple):
         return 2 if self.dtype == "bfloat16" else 4
 
     @property
-    def moved(self) -> float:
-        """Bytes that an element passes through memory: a result and a scale for 32 of them, in
-        each direction."""
-        _, read, results = PASSES[self.operation]
+    def read(self) -> float:
+        """Bytes of an element."""
+        return PASSES[self.operation].read * self.itemsize
+
+    @property
+    def written(self) -> float:
+        """A result and a scale for 32 of them, in each direction."""
         directions = 2 if self.along == "both" else 1
-        return read * self.itemsize + results * directions * (1 + 1 / 32)
+        return PASSES[self.operation].results * directions * (1 + 1 / 32)
+
+    @property
+    def moved(self) -> float:
+        """Bytes that an element passes through memory."""
+        return self.read + self.written
+
+    # As a Case has them.
+    backend, has_seed = "cuda", False
+
+    @property
+    def has_sums(self) -> bool:
+        return self.operation.endswith("gradient")
+
+    @property
+    def column_sums(self) -> int:
+        return int(self.has_sums)
 
 
 class Path(NamedTuple):
@@ -64,6 +85,13 @@ class Path(NamedTuple):
     def instructions(self) -> dict[str, float]:
         counts = Counter(instruction.name for instruction in self.code)
         return {name: count / self.elements for name, count in counts.items()}
+
+    def work(self, architecture: str) -> Work:
+        """Without what is outside of a loop."""
+        names = Counter(instruction.name for instruction in self.code)
+        kernel, pipes = self.kernel, by_pipe(architecture, names)
+        threads, slots = kernel.threads, len(self.code)
+        return Work(kernel.registers, threads // 32, self.elements, slots, 0, 0, pipes)
 
 
 def stores_numbers(instruction: Instruction) -> bool:
