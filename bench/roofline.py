@@ -200,10 +200,16 @@ def main(
     ]
     if not cases:
         raise click.UsageError("no kernel is all of that")
-    chosen = [MACHINES[name] for name in machines]
     mib = [int(size) for size in sizes]
-    architectures = {machine.architecture for machine in chosen}
-    needs = {x: allowed(x) if bounds else compiled(x, cases, cubin) for x in architectures}
+    needs = {}
+    for architecture in dict.fromkeys(MACHINES[name].architecture for name in machines):
+        try:
+            found = allowed(architecture) if bounds else compiled(architecture, cases, cubin)
+        except LookupError as error:
+            click.echo(f"without {architecture}: {error}", err=True)
+        else:
+            needs[architecture] = found
+    chosen = [machine for name in machines if (machine := MACHINES[name]).architecture in needs]
     console = Console(width=None if sys.stdout.isatty() else 190)  # whole lines for a file
     console.print(assumptions(chosen))
     rows = []

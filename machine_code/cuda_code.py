@@ -42,7 +42,8 @@ def kernels(architecture: str) -> list[Kernel]:
         run([tool("cuobjdump"), "-xelf", f"{architecture}.cubin", LIBRARY], cwd=folder)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             parts = list(pool.map(kernels_in, sorted(Path(folder).iterdir())))
-    assert parts, f"the library was not built for {architecture}"
+    if not parts:
+        raise LookupError(f"the library was not built for {architecture}")
     return [kernel for part in parts for kernel in part]
 
 

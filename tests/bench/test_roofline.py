@@ -103,6 +103,24 @@ def test_needs_tools(monkeypatch) -> None:
         roofline.compiled("sm_90", [EXACT])
 
 
+def test_an_architecture_that_was_not_built(monkeypatch) -> None:
+    """The other machines are predicted."""
+
+    def kernels(architecture: str) -> list:
+        if architecture != "sm_90":
+            raise LookupError("not built")
+        return []
+
+    roofline.kernels_of.cache_clear()
+    monkeypatch.setattr(cuda_code, "missing_tools", list)
+    monkeypatch.setattr(cuda_code, "kernels", kernels)
+    result = run("--machine", "A100", "--machine", "H200", "--backend", "cuda")
+    roofline.kernels_of.cache_clear()
+    assert result.exit_code == 0, result.output
+    assert "without sm_80: not built" in result.stderr
+    assert "H200: predicted" in result.stdout and "A100" not in result.stdout
+
+
 def record(op: str = "gelu", side: str = "cuda", roof: float = 90.0, **changed) -> dict:
     x = {"op": op, "pass": "forward", "gate": "normal", "dtype": "bfloat16", "elements": 2**27}
     return x | {"side": side, "roof": roof} | changed

@@ -280,12 +280,16 @@ def test_vectors_of_soi_map_are_ahead(vector_kernels: list[VectorKernel], backen
     assert found and not late
 
 
-def test_families(kernels: list[Kernel], backend: str, architecture: str) -> None:
+def test_families(
+    kernels: list[Kernel], vector_kernels: list[VectorKernel], backend: str, architecture: str
+) -> None:
     """By family: the warps that a processor has room for, and the predicted speed."""
     if (backend, architecture) != ("cuda", "sm_90"):
         pytest.skip("the limits are of CUDA's kernels for sm_90")
+    others = [case for case in PREDICTED if case not in CASES]
+    every = vector_kernels + machine_code.vector_kernels.vector_kernels(kernels, others)
     found = defaultdict(list)
-    for case, x in busiest(filter(lambda x: is_short(x.kernel), every_kernel(kernels))).items():
+    for case, x in busiest(filter(lambda x: is_short(x.kernel), every)).items():
         work = work_of(x, architecture)
         h200, h100 = (Launch(MACHINES[m], case, work, 256).percent for m in ("H200", "H100"))
         limits = Limits(work.resident_warps, work.registers, h200, h100)
@@ -300,10 +304,6 @@ def test_families(kernels: list[Kernel], backend: str, architecture: str) -> Non
         for family, x in reached.items()
         if is_beyond(x, FAMILIES[family])
     }
-
-
-def every_kernel(kernels: list[Kernel]) -> list[VectorKernel]:
-    return machine_code.vector_kernels.vector_kernels(kernels, PREDICTED)
 
 
 def is_beyond(x: Limits, allowed: Limits) -> bool:
