@@ -3,7 +3,6 @@
 Prints tables, and writes a CSV file with a line for each cell and a JSON file about the machine.
 """
 
-import math
 import sys
 from pathlib import Path
 from time import monotonic
@@ -22,25 +21,18 @@ from bench.options import (
     Size,
     SizeType,
     choice,
+    deadline_option,
     prepare,
     sizes,
     threads_option,
 )
+from bench.presets import NONE, PRESETS
 from bench.runs import keep
+from bench.sides import COMPILERS
 from bench.workloads import DTYPES, PASSES
 from gelu_kernels import backend
 
-COMPARED = ("compile", *peers.PEERS)
-NONE = "none"
-# The defaults of --headline: what tells most in little time, most important first.
-HEADLINE = {
-    "gates": ("normal", "normal_tanh"),
-    "dtypes": ("bfloat16", "float32"),
-    "ops": ("gelu", "bias_gelu", "geglu", "soi_map"),
-    "sizes": ("1GiB", "64MiB"),
-    "passes": ("forward", "backward"),
-    "compared": (NONE,),
-}
+COMPARED = ("compile", *peers.PEERS)  # by default
 # torch.compile takes 5 s on a CPU for a gate of an operator in a dtype: with all gates `make bench`
 # would take two minutes more.
 GATES_ON_A_CPU = ("normal",)
@@ -72,27 +64,25 @@ def plan_of(
         sizes=sizes,
         device=device,
         backend="gelu_kernels" if device == "cpu" else backend.for_nvidia(),
-        inductor="compile" in compared,
+        compilers=tuple(name for name in COMPILERS if name in compared),
         peers=found,
         **chosen,
     )
 
 
-def set_defaults(context: click.Context, parameter: click.Parameter, headline: bool) -> None:
-    if headline:
-        context.default_map = HEADLINE
+def set_defaults(context: click.Context, parameter: click.Parameter, preset: str | None) -> None:
+    if preset:
+        context.default_map = PRESETS[preset]
 
 
 @click.command(help=__doc__)
 @click.option(
-    "--headline",
-    is_flag=True,
+    "--preset",
+    type=click.Choice(tuple(PRESETS)),
     is_eager=True,
     expose_value=False,
     callback=set_defaults,
-    help="The most important first, where no other option says otherwise: "
-    + "; ".join(" ".join(values) for values in HEADLINE.values() if values != (NONE,))
-    + "; compared with eager PyTorch only.",
+    help="Defaults of the other options, in bench/presets.py.",
 )
 @choice("--op", "ops", OPERATORS, help="Operators.")
 @choice("--pass", "passes", PASSES, help="Passes; both is a training step's, by autograd.")
@@ -107,7 +97,7 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
 @choice(
     "--peer",
     "compared",
-    (*COMPARED, NONE),
+    (*COMPILERS, *peers.PEERS, NONE),
     default=COMPARED,
     help="Compared with, besides eager PyTorch.",
 )
@@ -119,12 +109,7 @@ def set_defaults(context: click.Context, parameter: click.Parameter, headline: b
     "--device", type=click.Choice(["cpu", "cuda"]), help="[default: a GPU if there is one]"
 )
 @threads_option
-@click.option(
-    "--deadline",
-    type=click.FloatRange(0),
-    default=math.inf,
-    help="Seconds after which nothing more starts; the JSON lists what was skipped.",
-)
+@deadline_option
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),

@@ -1,14 +1,16 @@
 """``python -m bench.block``: the memory and the time of a transformer in training, for each way of
-saving the hidden layers of its MLPs.
+saving the hidden layers of its MLPs, and compiled.
 
 A layer is GPT-2's, or Llama's with ``--mlp swiglu``: normalisation, attention and MLP, forward and
 backward; several run in sequence. Prints a table and writes it as CSV. Before timing, results and
-gradients are checked against plain PyTorch in float64.
+gradients are checked against plain PyTorch in float64: their error may be four times that of plain
+PyTorch in the same dtype.
 """
 
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import click
 import torch
@@ -19,13 +21,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bench import environment, runs, timing
+from bench.measure import NO_TIME
 from bench.memory import peak_bytes, saved_bytes
-from bench.options import prepare, threads_option
+from bench.options import deadline_option, device_option, prepare, threads_option
 from bench.sides import Side
 from bench.workloads import DTYPES, Inputs
 from gelu_kernels import functional
 
 Hidden = Callable[[Tensor], Tensor]
+Run = Callable[[Tensor], Tensor]  # of a block
 Mlp = Callable[[Tensor, nn.Linear, nn.Linear], Tensor]
 
 
@@ -41,34 +45,62 @@ def checkpointed(mlp: Mlp) -> Mlp:
     return partial(checkpoint, mlp, use_reentrant=False)
 
 
+def in_mxfp8(hidden: Hidden, quantised: Callable[[Tensor], functional.Quantized]) -> Mlp:
+    """The product with `down` saves its input, the hidden layer, in MXFP8."""
+
+    def mlp(x: Tensor, up: nn.Linear, down: nn.Linear) -> Tensor:
+        z = up(x.flatten(0, -2))
+        y = hidden(z)
+        with functional.save_quantized((y, quantised(z.detach()))):
+            return down(y).view_as(x)
+
+    return mlp
+
+
 def torch_swiglu(x: Tensor) -> Tensor:
     gate, up = x.chunk(2, -1)
     return F.silu(gate) * up
 
 
+TORCH = {"gelu": after(partial(F.gelu, approximate="tanh")), "swiglu": after(torch_swiglu)}
 OURS = {
     "gelu": after(partial(functional.gelu, approximate="tanh")),
     "swiglu": after(functional.swiglu),
 }
 MODES: dict[str, dict[str, Mlp]] = {
     "gelu": {
-        "torch": after(partial(F.gelu, approximate="tanh")),
+        "torch": TORCH["gelu"],
         "gelu_kernels": OURS["gelu"],
         "recompute": recomputed(partial(functional.gate_linear, gate="normal_tanh")),
         "8bit": after(partial(functional.gelu, approximate="tanh", save="8bit")),
         "4bit": after(partial(functional.gelu, approximate="tanh", save="4bit")),
+        "mxfp8": in_mxfp8(
+            partial(functional.gelu, approximate="tanh"),
+            partial(functional.quantized_gate, gate="normal_tanh"),
+        ),
         "checkpoint": checkpointed(OURS["gelu"]),
     },
     "swiglu": {
-        "torch": after(torch_swiglu),
+        "torch": TORCH["swiglu"],
         "gelu_kernels": OURS["swiglu"],
         "recompute": recomputed(
             lambda x, *parameters: functional.glu_linear(x, None, *parameters, gate="logistic")
         ),
+        "mxfp8": in_mxfp8(functional.swiglu, functional.quantized_swiglu),
         "checkpoint": checkpointed(OURS["swiglu"]),
     },
 }
-CODES = {"8bit": 0.01, "4bit": 0.2}  # four times the error of a derivative
+# Of which the whole layer is compiled. They are measured last, as that takes long.
+COMPILE = ", compiled"
+COMPILED = {
+    mlp: {f"torch{COMPILE}": TORCH[mlp], f"gelu_kernels{COMPILE}": OURS[mlp]} for mlp in MODES
+}
+# Errors in addition: four times that of a derivative; a number in MXFP8 is within 1/16.
+SAVED = {"8bit": 0.01, "4bit": 0.2, "mxfp8": 1 / 16}
+IN_MXFP8 = ("float32", "bfloat16")
+# Bytes for an element of the hidden layer that saved_bytes does not see: only the innermost hooks,
+# here save_quantized's, see what autograd saves.
+UNSEEN = {"mxfp8": 1 + 1 / 32}
 
 
 class Block(nn.Module):
@@ -100,6 +132,29 @@ class Block(nn.Module):
         return x + mlp(self.norms[1](x), self.up, self.down)
 
 
+def run_of(block: Block, name: str, mlp: Mlp) -> Run:
+    def run(x: Tensor) -> Tensor:
+        return block(x, mlp)
+
+    return torch.compile(run) if name.endswith(COMPILE) else run
+
+
+def results(block: Block, run: Run, inputs: Inputs) -> list[Tensor]:
+    (x,) = inputs.leaves()
+    y = run(x)
+    return [y.detach(), *torch.autograd.grad(y, [x, *block.parameters()], inputs.dy)]
+
+
+def exact_results(block: Block, inputs: Inputs, mlp: str) -> list[Tensor]:
+    """By plain PyTorch in float64."""
+    features = inputs.dy.shape[-1]
+    with inputs.dy.device:
+        exact = Block(features, mlp, block.layers).double()
+    exact.load_state_dict(block.state_dict())
+    doubled = Inputs((inputs.operands[0].double(),), inputs.dy.double())
+    return results(exact, run_of(exact, "torch", TORCH[mlp]), doubled)
+
+
 def error(actual: list[Tensor], expected: list[Tensor]) -> float:
     """The largest error, relative to the largest element of its tensor."""
     return max(
@@ -108,46 +163,38 @@ def error(actual: list[Tensor], expected: list[Tensor]) -> float:
     )
 
 
-def check(block: Block, inputs: Inputs, modes: dict[str, Mlp], mlp: str, bound: float) -> None:
-    """Against plain PyTorch in float64. Coded derivatives add an error, which layers propagate."""
-
-    def results(block: Block, function: Mlp, x: Tensor, dy: Tensor) -> list[Tensor]:
-        x = x.detach().requires_grad_()
-        y = block(x, function)
-        return [y.detach(), *torch.autograd.grad(y, [x, *block.parameters()], dy)]
-
-    exact = Block(inputs.dy.shape[-1], mlp, block.layers).to(inputs.dy.device).double()
-    exact.load_state_dict(block.state_dict())
-    x, dy = inputs.operands[0].double(), inputs.dy.double()
-    expected = results(exact, MODES[mlp]["torch"], x, dy)
-    for name, function in modes.items():
-        found = error(results(block, function, *inputs.operands, inputs.dy), expected)
-        allowed = bound + CODES.get(name, 0)
-        if not found <= allowed:
-            raise click.ClickException(f"{name}: an error of {found:.2g}, more than {allowed:.2g}")
+def check(name: str, found: float, of_torch: float) -> None:
+    """Coded derivatives and quantised inputs add an error, which layers propagate."""
+    allowed = 4 * of_torch + SAVED.get(name, 0)
+    if not found <= allowed:
+        raise click.ClickException(f"{name}: an error of {found:.2g}, more than {allowed:.2g}")
 
 
-def measure(block: Block, inputs: Inputs, modes: dict[str, Mlp], seconds: float) -> list[dict]:
+def measure(block: Block, inputs: Inputs, functions: dict[str, Run], seconds: float) -> list[dict]:
     device = inputs.dy.device.type
     parameters = list(block.parameters())
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)  # as after the first step
 
-    def step(function: Mlp) -> Callable[[], object]:
+    def step(run: Run) -> Callable[[], object]:
         (x,) = inputs.leaves()
-        return lambda: block(x, function).backward(inputs.dy)
+        return lambda: run(x).backward(inputs.dy)
 
     clock = timing.cpu_clock if device == "cpu" else timing.cuda_clock
-    calls = {name: [step(function)] for name, function in modes.items()}
+    calls = {name: [step(run)] for name, run in functions.items()}
     times = timing.quartiles(calls, clock, seconds=seconds)
+    hidden = block.layers * inputs.dy[..., 0].numel() * block.hidden
     rows = []
-    for name, function in modes.items():
-        side = Side(lambda x, function=function: block(x, function))
+    for name, run in functions.items():
+        kept = None  # to see what compiled code saves, hooks would compile it anew
+        if not name.endswith(COMPILE):
+            kept = saved_bytes(Side(run), inputs, parameters)
+            kept += int(UNSEEN.get(name, 0) * hidden)
         low, us, high = times[name]
         rows.append(
             {
                 "mode": name,
-                "kept bytes": saved_bytes(side, inputs, parameters),
+                "kept bytes": kept,
                 "peak bytes": peak_bytes(calls[name][0], device),
                 "us": us,
                 "low": low,
@@ -164,11 +211,12 @@ def table_of(rows: list[dict], hidden_elements: int, title: str) -> Table:
     for name in ("kept, MB", "of the hidden layer, B", "peak, MB", "ms", "time"):
         table.add_column(name, justify="right")
     for row in rows:
-        less = (ours["kept bytes"] - row["kept bytes"]) / hidden_elements
+        kept = row["kept bytes"]
+        more = None if kept is None else (kept - ours["kept bytes"]) / hidden_elements
         table.add_row(
             row["mode"],
-            f"{row['kept bytes'] / 1e6:.1f}",
-            f"{-less:+.2f}" if less else "0",
+            "" if kept is None else f"{kept / 1e6:.1f}",
+            "" if more is None else f"{more:+.2f}" if more else "0",
             f"{row['peak bytes'] / 1e6:.1f}",
             f"{row['us'] / 1e3:.1f} ± {(row['high'] - row['low']) / 2e3:.1f}",
             f"{row['us'] / ours['us']:.3f}",
@@ -183,22 +231,49 @@ def table_of(rows: list[dict], hidden_elements: int, title: str) -> Table:
 @click.option("--batch", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--length", type=click.IntRange(1), default=256, show_default=True)
 @click.option("--dtype", type=click.Choice(tuple(DTYPES)), default="float32", show_default=True)
-@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@device_option
 @threads_option
 @click.option("--seconds", type=click.FloatRange(0), default=2, help="For each mode, about.")
+@deadline_option
+@click.option("--compiled/--no-compiled", default=False, help="The modes that are compiled too.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build", "bench"))
-def main(mlp, features, layers, batch, length, dtype, device, threads, seconds, output) -> None:
+def main(
+    mlp,
+    features,
+    layers,
+    batch,
+    length,
+    dtype,
+    device,
+    threads,
+    seconds,
+    deadline,
+    compiled,
+    output,
+) -> None:
+    end = monotonic() + deadline
     prepare(threads)
     machine = environment.describe(device)
-    block = Block(features, mlp, layers).to(device, DTYPES[dtype])
+    with torch.device(device):
+        block = Block(features, mlp, layers).to(DTYPES[dtype])
     x, dy = (torch.randn(batch, length, features, dtype=DTYPES[dtype]).to(device) for _ in "12")
     inputs = Inputs((x,), dy)
-    check(block, inputs, MODES[mlp], mlp, bound=2**7 * torch.finfo(DTYPES[dtype]).eps)
-    rows = measure(block, inputs, MODES[mlp], seconds)
+    expected = exact_results(block, inputs, mlp)
+    of_torch = error(results(block, run_of(block, "torch", TORCH[mlp]), inputs), expected)
+    modes = {k: v for k, v in MODES[mlp].items() if k != "mxfp8" or dtype in IN_MXFP8}
     sizes = {"mlp": mlp, "features": features, "layers": layers, "tokens": batch * length}
     sizes["dtype"] = dtype
     path = output / f"block-{mlp}-{dtype}-{runs.slug(machine)}.csv"
-    runs.write_csv([sizes | row for row in rows], path)
+    rows: list[dict] = []
+    for group in (modes, COMPILED[mlp]) if compiled else (modes,):
+        if monotonic() > end:
+            print(f"skipped: {', '.join(group)}: {NO_TIME}")
+            continue
+        functions = {name: run_of(block, name, mode) for name, mode in group.items()}
+        for name, function in functions.items():
+            check(name, error(results(block, function, inputs), expected), of_torch)
+        rows += measure(block, inputs, functions, seconds)
+        runs.write_csv([sizes | row for row in rows], path)
     title = f"{machine['device']}, {torch.get_num_threads()} threads: " + ", ".join(
         f"{name} {value}" for name, value in sizes.items()
     )

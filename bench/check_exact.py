@@ -56,19 +56,37 @@ def expected(workload: Workload, inputs: Inputs) -> Expected:
     return Expected(y.detach(), gradients)
 
 
-def assert_close(result: Tensor, exact: Tensor, terms: float = 1) -> None:
+def ulp(exact: Tensor, dtype: torch.dtype) -> Tensor:
+    """The spacing of numbers at these; below the normal ones, of the smallest."""
+    number = torch.finfo(dtype)
+    _, exponent = torch.frexp(exact.abs().clamp(min=number.tiny))
+    return torch.ldexp(torch.full_like(exact, number.eps), exponent - 1)
+
+
+def assert_close(result: Tensor, exact: Tensor, terms: float = 1) -> float:
     """Within a few roundings: the bound must admit PyTorch, whose F.gelu drops the tail in float32
     and rounds more than once in 16 bits. Each element is a sum of `terms` terms, which may cancel;
-    their errors add up like a random walk. Where F is close to 1, autograd's F (1 - F) has more."""
+    their errors add up like a random walk. Where F is close to 1, autograd's F (1 - F) has more.
+
+    Returns the largest error in ULP."""
     assert result.shape == exact.shape, f"has the shape {tuple(result.shape)}"
     eps = torch.finfo(result.dtype).eps
     largest = torch.linalg.vector_norm(exact, torch.inf).item()
     atol = 8 * eps * max(1.0, largest, 2 * math.sqrt(terms) if terms > 1 else 0)
     pieces = (t.flatten().split(PIECE) for t in (result, exact))
+    worst = 0.0
     for one, right in zip(*pieces, strict=True):
         torch.testing.assert_close(one.double(), right, rtol=8 * eps, atol=atol)
+        worst = max(worst, float(((one - right).abs() / ulp(right, result.dtype)).max()))
+    return worst
 
 
-def check_exact(exact: Expected, inputs: Inputs, label: str, side: Side) -> None:
+def check_exact(exact: Expected, inputs: Inputs, label: str, side: Side) -> float:
+    """The largest error in ULP, without sums, which cancel."""
+    errors = [0.0]
     for tensor, right in zip(side.results(label, inputs), exact.results(label), strict=True):
-        assert_close(tensor.detach(), right, inputs.dy.numel() / tensor.numel())
+        terms = inputs.dy.numel() / tensor.numel()
+        error = assert_close(tensor.detach(), right, terms)
+        if terms <= 1:
+            errors.append(error)
+    return round(max(errors), 3)

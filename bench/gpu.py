@@ -41,7 +41,7 @@ def probe(device: str) -> dict:
 @click.option(
     "--deadline",
     type=click.FloatRange(min=10),
-    default=540,
+    default=780,
     show_default=True,
     help="Seconds until all has ended.",
 )

@@ -31,6 +31,7 @@ class Report:
         self.state, self.output = state, output
         run_of = {"sources": digest_of_sources(), "device": machine["device"]}
         new = {"machine": machine, "run of": run_of, "tests": {}, "stages": {}, "results": []}
+        new["tables"] = {}
         before = load(state) if state.exists() else {}
         self.contents = before if before.get("run of") == run_of else new
         if self.contents is new:  # files that stages wrote are of other sources
@@ -41,13 +42,15 @@ class Report:
         return self.contents["stages"]
 
     def add(self, name: str, result: dict[str, object]) -> None:
-        """Moves a stage's measurements into one list for all stages, and counts its tests."""
+        """Moves a stage's measurements to those of all stages, and counts its tests."""
         self.stages[name] = result
         found = result.get("found")
         if isinstance(found, dict) and "results" in found:
             others = [record for record in self.contents["results"] if record["stage"] != name]
             own = [{**record, "stage": name} for record in found.pop("results")]
             self.contents["results"] = others + own
+        if isinstance(found, dict) and "tables" in found:
+            self.contents["tables"] |= found.pop("tables")
         self.contents["tests"] = self.count_tests()
         self.write()
 

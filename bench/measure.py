@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from time import monotonic
 
@@ -15,16 +14,17 @@ from tqdm import tqdm
 
 from bench import timing
 from bench.check import Check, checker
-from bench.memory import peak_bytes, saved_bytes
-from bench.operators import Call, is_measured
+from bench.memory import saved_bytes
+from bench.operators import is_measured
 from bench.options import Size
 from bench.peers import Sides
+from bench.records import Cell, records
 from bench.sides import Side, sides_of
 from bench.workloads import Inputs, Workload, make_inputs
 
 # Bytes that a GPU processes before it sees the same tensor again: more than four times any L2.
 ROTATED = 2**29
-# Elements up to which a tensor stays in cache, and a GPU is also timed without the host's part.
+# Elements up to which a tensor stays in cache.
 SMALL = 2**20
 NO_TIME = "no time was left"
 OVERHEAD = 1024  # elements, up to which a call's overhead dominates
@@ -39,7 +39,7 @@ class Plan:
     sizes: tuple[Size, ...]
     device: str
     backend: str
-    inductor: bool
+    compilers: tuple[str, ...]  # of sides.COMPILERS
     peers: dict[str, Sides]
     deadline: float = math.inf  # by monotonic()
 
@@ -69,82 +69,44 @@ def one_dnn(workload: Workload) -> AbstractContextManager:
     return torch.backends.mkldnn.flags(enabled=workload.elements > OVERHEAD)
 
 
-def copies(inputs: list[Inputs]) -> list[Call]:
-    """Into memory that is already allocated: the bandwidth that the device reaches."""
-    return [partial(torch.empty_like(one.dy).copy_, one.dy) for one in inputs]
-
-
-def times(plan: Plan, share: float, sides: dict[str, list[Call]]) -> dict[str, list[float]]:
-    """Takes at most half of a pass's share of the time, leaving the rest for its checks; in few
-    turns if that is short."""
-    seconds = min(timing.SECONDS, share / 2 / len(sides))
-    clock = timing.cpu_clock if plan.device == "cpu" else timing.cuda_clock
-    return timing.quartiles(sides, clock, seconds=seconds)
-
-
-def graph_times(sides: dict[str, list[Call]]) -> dict[str, float]:
-    """Of a launch in a CUDA graph, where a side can be captured."""
-    graphs = {}
-    for name, calls in sides.items():
-        try:
-            graphs[name] = timing.as_graph(calls)
-        except RuntimeError:  # its CPU part cannot be left out
-            torch.cuda.synchronize()
-    found = timing.quartiles(graphs, timing.cuda_clock, timing.GRAPHED)
-    return {name: found[name][1] for name in graphs}
-
-
 def measure_pass(
-    plan: Plan,
     workload: Workload,
     label: str,
     inputs: list[Inputs],
     right: dict[str, Side],
-    saved: dict[str, int],
+    facts: dict[str, dict[str, object]],
     share: float,
 ) -> Iterator[dict]:
-    """A record for each side."""
+    """A record for each side. Takes at most half of a pass's share of the time, leaving the rest
+    for its checks; in few turns if that is short."""
     calls = {name: [side.call(label, one) for one in inputs] for name, side in right.items()}
+    cell = Cell(
+        *(workload.op, label, workload.gate, workload.dtype, workload.elements),
+        moved=workload.bytes_moved(label),
+    )
+    seconds = min(timing.SECONDS, share / 2 / (len(calls) + 1))
     with one_dnn(workload):
-        quartiles = times(plan, share, calls | {"copy": copies(inputs)})
-    graphs = {}
-    if plan.device == "cuda" and workload.elements <= SMALL:
-        graphs = graph_times(calls)
-    moved = workload.bytes_moved(label)
-    median = {name: found[1] for name, found in quartiles.items()}
-    copied = 2 * workload.bytes / median["copy"]
-    for name in right:
-        yield {
-            "op": workload.op,
-            "pass": label,
-            "gate": workload.gate,
-            "dtype": workload.dtype,
-            "elements": workload.elements,
-            "side": name,
-            **{k: round(t, 3) for k, t in zip(("low", "us", "high"), quartiles[name], strict=True)},
-            "us in a graph": round(graphs[name], 3) if name in graphs else None,
-            "roof": round(100 * moved / median[name] / copied, 1),
-            "peak bytes": peak_bytes(calls[name][0], plan.device),
-            "saved bytes": saved[name],
-        }
+        yield from records(cell, calls, [one.dy for one in inputs], seconds, facts)
 
 
-def wrong_sides(label: str, sides: dict[str, Side], check: Check) -> dict[str, str]:
-    """The problem of each wrong side, by its name."""
-    wrong = {}
+def check_sides(
+    label: str, sides: dict[str, Side], check: Check
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """The largest error of each side that is right, and the problem of each wrong one."""
+    errors, wrong = {}, {}
     for name, side in sides.items():
         try:
-            check(label, side)
+            errors[name] = check(label, side)
         except Exception as error:  # a peer may fail in any way
             wrong[name] = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    return wrong
+    return errors, wrong
 
 
 def measure_size(
     plan: Plan, workload: Workload, sides: dict[str, Side], share: float, progress: tqdm
 ) -> Iterator[dict]:
     """The share is the seconds for a pass."""
-    sets = rotated(plan, workload)
+    sets = rotated(plan.device, workload)
     inputs = [make_inputs(workload, plan.device) for _ in range(sets)]
     check = checker(workload, inputs[0])
     saved: dict[str, int] = {}
@@ -154,25 +116,26 @@ def measure_size(
         if plan.seconds_left <= 0:
             yield {"skipped": name, "because": NO_TIME}
             continue
-        wrong = wrong_sides(label, sides, check)
+        errors, wrong = check_sides(label, sides, check)
         for side, problem in wrong.items():
             yield {"wrong": name, "by": side, "because": problem}
-        right = {key: side for key, side in sides.items() if key not in wrong}
+        right = {key: sides[key] for key in errors}
         saved |= {key: saved_bytes(right[key], inputs[0]) for key in right.keys() - saved.keys()}
-        yield from measure_pass(plan, workload, label, inputs, right, saved, share)
+        facts = {key: {"saved bytes": saved[key], "ULP": errors[key]} for key in right}
+        yield from measure_pass(workload, label, inputs, right, facts, share)
         progress.update()
 
 
-def rotated(plan: Plan, workload: Workload) -> int:
+def rotated(device: str, workload: Workload) -> int:
     """Sets of inputs."""
-    if plan.device == "cpu" or workload.elements <= SMALL:
+    if device == "cpu" or workload.elements <= SMALL:
         return 1
     return max(2, ROTATED // workload.bytes)
 
 
 def needed_memory(plan: Plan, workload: Workload) -> int:
     """Of the inputs and results of a set, and of the float64 tensors that check them."""
-    return rotated(plan, workload) * workload.bytes_moved("both") + 40 * workload.elements
+    return rotated(plan.device, workload) * workload.bytes_moved("both") + 40 * workload.elements
 
 
 def obstacle(plan: Plan, workload: Workload) -> str | None:
@@ -189,7 +152,8 @@ def measure(plan: Plan, progress: tqdm) -> Iterator[dict]:
     """Records; one with the key "skipped" or "wrong" gives the reason why a cell has no time."""
     passes_left = len(plan)
     for gate, dtype, op in plan.cells:
-        sides = sides_of(op, gate, plan.backend, plan.peers, plan.inductor)
+        dynamic = len(plan.sizes) > 1
+        sides = sides_of(op, gate, plan.backend, plan.peers, plan.compilers, dynamic)
         for size in plan.sizes:
             workload = Workload(op, gate, dtype, size.elements(dtype))
             if because := obstacle(plan, workload):

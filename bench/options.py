@@ -3,6 +3,7 @@
 A size is a number of elements ("16", "2^18") or of bytes ("64MiB", "1GiB").
 """
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -86,6 +87,15 @@ def choice(
     )
 
 
+device_option = click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True
+)
+deadline_option = click.option(
+    "--deadline",
+    type=click.FloatRange(0),
+    default=math.inf,
+    help="Seconds after which nothing more starts; what was skipped is listed.",
+)
 threads_option = click.option(
     "--threads", type=click.IntRange(1), help="Of the CPU.  [default: as torch has them]"
 )

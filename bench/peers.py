@@ -18,6 +18,16 @@ def flash_attn() -> Sides:
     }
 
 
+def liger_kernel() -> Sides:
+    from liger_kernel.ops.geglu import LigerGELUMulFunction
+    from liger_kernel.ops.swiglu import LigerSiLUMulFunction
+
+    return {
+        ("geglu", "normal_tanh"): Side(LigerGELUMulFunction.apply, overwrites=True),
+        ("geglu", "logistic"): Side(LigerSiLUMulFunction.apply, overwrites=True),
+    }
+
+
 def megatron() -> Sides:
     from megatron.core.fusions.fused_bias_geglu import bias_geglu_impl
     from megatron.core.fusions.fused_bias_gelu import bias_gelu_impl
@@ -47,13 +57,13 @@ def transformers() -> Sides:
 
 PEERS: dict[str, Callable[[], Sides]] = {
     "flash_attn": flash_attn,
+    "liger_kernel": liger_kernel,
     "megatron": megatron,
     "transformer_engine": transformer_engine,
     "transformers": transformers,
 }
 # Other packages that are often named with them, and why they are not compared.
 WITHOUT_THE_OPERATORS = {
-    "liger_kernel": "has GEGLU alone, whose backward overwrites its inputs",
     "unsloth": "has GEGLU alone, without autograd and overwriting its inputs",
     "xformers": "has no GELU",
 }

@@ -1,15 +1,16 @@
-"""``python -m bench.quantized``: gates and GLUs in eight bits on a CPU, compared with plain
-PyTorch, eager and compiled.
+"""``python -m bench.quantized``: gates and GLUs in eight bits, compared with plain PyTorch, eager
+and compiled.
 
-Prints a table of ratios and writes the times as CSV. Before timing, results are checked against the
-plain formulas, with the gate in float64.
+Prints a table of ratios and writes the records as CSV; an operator's name there ends with its
+recipe. Before timing, results are checked against the plain formulas, with the gate in float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
+from time import monotonic
 
 import click
 import torch
@@ -21,9 +22,20 @@ from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from bench import environment, runs, timing
-from bench.options import Size, choice, prepare, sizes, threads_option
+from bench.markdown import power_of_2
+from bench.measure import NO_TIME, rotated
+from bench.options import (
+    Size,
+    choice,
+    deadline_option,
+    device_option,
+    prepare,
+    sizes,
+    threads_option,
+)
+from bench.records import Cell, records
 from bench.workloads import DTYPES, Workload
-from gelu_kernels import functional, reference
+from gelu_kernels import backend, functional, reference
 
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0
 MX = ("row", "column", "both")
@@ -67,6 +79,10 @@ def chain(y: Tensor, recipe: str, scale: Tensor) -> tuple[Tensor, ...]:
     return (*mx(y), *mx(y.t().contiguous()))
 
 
+# Bytes for a number, but for those of a tensor or a row.
+SCALES = {"BlockWise1x128": 4 / 128} | dict.fromkeys(MX, 1 / 32)
+
+
 def options(recipe: str, scale: Tensor) -> dict[str, object]:
     if recipe in MX:
         return {"along": recipe}
@@ -77,10 +93,22 @@ def options(recipe: str, scale: Tensor) -> dict[str, object]:
 class Pass:
     """By torch, in float64, and by this package."""
 
+    op: str
+    label: str
+    gate: str
+    read: int  # matrices
+    written: int  # results, without the directions
     results: Function  # to be quantised, of x, up and dy; and others
     exact: Function
     ours: Function
     recipes: tuple[str, ...] = RECIPES
+
+    def cell(self, recipe: str, dtype: str, elements: int) -> Cell:
+        directions = 2 if recipe == "both" else 1
+        moved = self.read * DTYPES[dtype].itemsize
+        moved += self.written * directions * (1 + SCALES.get(recipe, 0))
+        names = f"{self.op} {recipe}", self.label, self.gate, dtype, elements
+        return Cell(*names, moved=moved * elements)
 
 
 def silu_gradients(x: Tensor, up: Tensor, dy: Tensor) -> tuple[list[Tensor], list[Tensor]]:
@@ -102,22 +130,26 @@ def exact_gradients(forward: Function, count: int) -> Function:
 
 PASSES = {
     "gate forward": Pass(
+        *("quantized_gate", "forward", "normal", 1, 1),
         lambda x, up, dy: ([F.gelu(x)], []),
         lambda x, up, dy: [reference.gelu(x)],
         lambda x, up, dy, **k: functional.quantized_gate(x, **k),
     ),
     "GLU forward": Pass(
+        *("quantized_glu", "forward", "logistic", 2, 1),
         lambda x, up, dy: ([F.silu(x) * up], []),
         lambda x, up, dy: [(reference.logistic(x.double()) * up.double()).to(x.dtype)],
         lambda x, up, dy, **k: functional.quantized_swiglu(x, up, **k),
     ),
     "gate backward with a bias": Pass(
+        *("quantized_bias_gate", "backward", "normal", 2, 1),
         gelu_gradient,
         exact_gradients(lambda x, up: reference.normal(x + up[0]), 1),
         lambda x, up, dy, **k: functional.quantized_gate_backward(dy, x, up[0], **k),
         MX,
     ),
     "GLU backward": Pass(
+        *("quantized_glu", "backward", "logistic", 3, 2),
         silu_gradients,
         exact_gradients(lambda x, up: reference.logistic(x) * up, 2),
         lambda x, up, dy, **k: functional.quantized_glu_backward(dy, x, up, gate="logistic", **k),
@@ -145,38 +177,44 @@ def check(name: str, recipe: str, scale: Tensor, tensors: list[Tensor]) -> None:
             raise click.ClickException(f"{name}, {recipe}: {wrong:.2%} of a result is wrong")
 
 
-def measure(name: str, recipe: str, dtype: str, elements: list[int], compiled: bool) -> list[dict]:
-    of, scale = PASSES[name], torch.tensor(0.01)
-    sides = {"gelu_kernels": partial(of.ours, **options(recipe, scale))}
+def measure(
+    name: str, recipe: str, dtype: str, size: Size, device: str, compiled: bool
+) -> Iterator[dict]:
+    """Records, as many calls rotating through sets of inputs as a GPU needs."""
+    of, scale = PASSES[name], torch.tensor(0.01, device=device)
+    workload = Workload("gelu", of.gate, dtype, size.elements(dtype))
+    sets = [
+        [torch.randn(workload.shape, device=device, dtype=DTYPES[dtype]) for _ in range(3)]
+        for _ in range(rotated(device, workload))
+    ]
+    check(name, recipe, scale, sets[0])
+    ours = "gelu_kernels" if device == "cpu" else backend.for_nvidia()
+    sides = {ours: partial(of.ours, **options(recipe, scale))}
     sides["eager"] = partial(plain, of, recipe, scale)
     if compiled:
         torch.compiler.reset()
         sides["compile"] = torch.compile(sides["eager"], dynamic=True)
-    found = []
-    for count in elements:
-        shape = Workload("gelu", "normal", dtype, count).shape
-        tensors = [torch.randn(shape).to(DTYPES[dtype]) for _ in range(3)]
-        check(name, recipe, scale, tensors)
-        calls = {side: [partial(call, *tensors)] for side, call in sides.items()}
-        for side, quartiles in timing.quartiles(calls, timing.cpu_clock).items():
-            low, us, high = (round(t, 3) for t in quartiles)
-            row = {"pass": name, "recipe": recipe, "dtype": dtype, "elements": count, "side": side}
-            found.append(row | {"us": us, "low": low, "high": high})
-    return found
+    calls = {side: [partial(call, *tensors) for tensors in sets] for side, call in sides.items()}
+    cell = of.cell(recipe, dtype, workload.elements)
+    return records(cell, calls, [tensors[-1] for tensors in sets], timing.SECONDS)
 
 
-def table_of(rows: list[dict], sizes: tuple[Size, ...]) -> Table:
-    columns = ("pass", "recipe", "dtype", "compared with", *(f"{size}" for size in sizes))
-    table = Table(*columns, title="times as fast as plain PyTorch")
-    cells: dict[tuple[str, str, str], dict[str, list[float]]] = {}
+def table_of(rows: list[dict]) -> Table:
+    sizes = dict.fromkeys(row["elements"] for row in rows)
+    columns = ("operator", "pass", "dtype", "compared with", *map(power_of_2, sizes))
+    table = Table(*columns, title="times as fast as plain PyTorch; of ours, % of a copy's rate")
+    lines: dict[tuple[str, ...], dict[int, dict]] = {}
     for row in rows:
-        cell = cells.setdefault((row["pass"], row["recipe"], row["dtype"]), {})
-        cell.setdefault(row["side"], []).append(row["us"])
-    for key, sides in cells.items():
-        ours = sides.pop("gelu_kernels")
-        for side, times in sides.items():
-            ratios = (f"{us / own:.1f}" for us, own in zip(times, ours, strict=True))
-            table.add_row(*key, side, *ratios)
+        key = row["op"], row["pass"], row["dtype"], row["side"]
+        lines.setdefault(key, {})[row["elements"]] = row
+    ours = rows[0]["side"] if rows else ""
+    for (*key, side), cells in lines.items():
+        own = lines[(*key, ours)]
+        texts = (
+            f"{cell['roof']:.0f} %" if side == ours else f"{cell['us'] / own[size]['us']:.1f}"
+            for size, cell in cells.items()
+        )
+        table.add_row(*key, side, *texts)
     return table
 
 
@@ -186,19 +224,24 @@ def table_of(rows: list[dict], sizes: tuple[Size, ...]) -> Table:
 @choice("--dtype", "dtypes", DTYPES, default=("bfloat16", "float32"), help="Dtypes.")
 @sizes(("2^14", "2^18", "2^20", "2^22"))
 @click.option("--compile/--no-compile", "compiled", default=True, help="With torch.compile too.")
+@device_option
 @threads_option
+@deadline_option
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build", "bench"))
-def main(passes, recipes, dtypes, sizes, compiled, threads, output) -> None:
+def main(passes, recipes, dtypes, sizes, compiled, device, threads, deadline, output) -> None:
+    end = monotonic() + deadline
     prepare(threads)
-    machine = environment.describe("cpu")
-    cells = [x for x in product(passes, recipes, dtypes) if x[1] in PASSES[x[0]].recipes]
-    rows: list[dict] = []
-    for name, recipe, dtype in tqdm(cells):
-        elements = [size.elements(dtype) for size in sizes]
-        rows += measure(name, recipe, dtype, elements, compiled)
+    machine = environment.describe(device)
     path = output / f"quantized-{runs.slug(machine)}.csv"
-    runs.write_csv(list(runs.cells(rows)), path)
-    Console(width=120).print(table_of(rows, sizes))
+    cells = [x for x in product(passes, recipes, dtypes, sizes) if x[1] in PASSES[x[0]].recipes]
+    rows: list[dict] = []
+    for cell in tqdm(cells):
+        if monotonic() > end:
+            print(f"skipped: {' '.join(map(str, cell))}: {NO_TIME}")
+            continue
+        rows += measure(*cell, device, compiled)
+        runs.write_csv(list(runs.cells(rows)), path)
+    Console(width=120).print(table_of(rows))
     print(f"{machine['device']}, {torch.get_num_threads()} threads: {path}")
 
 

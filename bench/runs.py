@@ -1,8 +1,9 @@
 """Runs of the benchmark as files.
 
 A run is a dictionary: ``machine`` says where it was made, ``results`` has a record for each side of
-each cell that was timed. It may lie in one JSON file, as ``make gpu`` writes it. A run that is kept
-is two files: a CSV with a line for each cell and columns for each side, and a JSON with the rest.
+each cell that was timed. It may lie in one JSON file, as ``make gpu`` writes it, with ``tables`` of
+other rows by the names of their files. A run that is kept is two files: a CSV with a line for each
+cell and columns for each side, and a JSON with the rest; its tables are a CSV each.
 """
 
 import csv
@@ -19,7 +20,8 @@ RESULTS = ROOT / "bench" / "results"  # the latest run of each machine
 Run = dict[str, object]
 
 # Of a record; the names before "side" tell the cell. us is the median of a call, low and high are
-# the quartiles; roof is the % of the rate of a plain copy of memory.
+# the quartiles; in a graph it is without the host's part, which is "host us"; roof is the % of the
+# rate of a plain copy of memory; ULP is the largest error, in units of the last place.
 FIELDS = {
     "op": str,
     "pass": str,
@@ -31,13 +33,15 @@ FIELDS = {
     "low": float,
     "high": float,
     "us in a graph": float,
+    "host us": float,
     "roof": float,
+    "ULP": float,
     "peak bytes": int,
     "saved bytes": int,
 }
 CELL = list(FIELDS).index("side")
 MEASURED = tuple(FIELDS)[CELL + 1 :]
-TOO_LONG = {"results", "stages"}  # for the JSON of a run that is kept
+TOO_LONG = {"results", "stages", "tables"}  # for the JSON of a run that is kept
 
 
 def replace(path: Path, text: str) -> None:
@@ -102,11 +106,22 @@ def read_csv(path: Path) -> Iterator[dict[str, object]]:
                     yield cell | {"side": side} | values
 
 
+def read_tables(folder: Path, pattern: str = "*.csv") -> dict[str, list[dict[str, str]]]:
+    """Of CSV files, by their names."""
+    found = {}
+    for path in sorted(folder.glob(pattern)):
+        with path.open(newline="") as file:
+            found[path.stem] = list(csv.DictReader(file))
+    return found
+
+
 def keep(run: Run, folder: Path = RESULTS) -> Path:
     """In place of the run that was kept of the same machine."""
     path = folder / f"{slug(run['machine'])}.json"
     records = [{name: record.get(name) for name in FIELDS} for record in run["results"]]
     write_csv(list(cells(records)), path.with_suffix(".csv"))
+    for name, rows in run.get("tables", {}).items():
+        write_csv(rows, folder / f"{name}.csv")
     save({name: value for name, value in run.items() if name not in TOO_LONG}, path)
     return path
 

@@ -5,6 +5,7 @@ A change of the machine's speed then affects all sides, and most turns are not i
 
 from collections.abc import Callable
 from statistics import quantiles
+from time import perf_counter
 
 import torch
 from torch.utils.benchmark import Timer
@@ -48,6 +49,15 @@ def cuda_clock(calls: list[Call], count: int) -> Callable[[], float]:
         return begin.elapsed_time(end) / 1000
 
     return seconds
+
+
+def host_clock(calls: list[Call], count: int) -> Callable[[], float]:
+    """Of the host alone: a turn has fewer launches than a GPU's queue takes."""
+    torch.cuda.synchronize()
+    start = perf_counter()
+    run(calls, count)
+    seconds = perf_counter() - start
+    return lambda: seconds
 
 
 def quartiles(

@@ -68,6 +68,9 @@ class Inputs:
         """The operands for autograd; no copies."""
         return tuple(t.detach().requires_grad_() for t in self.operands)
 
+    def copy(self) -> "Inputs":
+        return Inputs(tuple(t.clone() for t in self.operands), self.dy)
+
 
 def make_inputs(workload: Workload, device: str) -> Inputs:
     *operands, dy = (

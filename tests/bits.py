@@ -102,17 +102,23 @@ def differing_from_cpu(index: int, gate: str, dtype: torch.dtype, device: str) -
     return count
 
 
+def is_later(call: Call, first: tuple[str, ...]) -> bool:
+    return not {call.op.family, call.op.name} & {*first}
+
+
 @click.command(help=__doc__)
 @click.option("--device", default="cuda", show_default=True, help="A name of tests/devices.py.")
 @click.option("--dtype", "dtypes", multiple=True, help="[default: all]")
+@click.option("--first", multiple=True, help="Families and operators that are compared first.")
 @click.option(
     "--json", "output", type=click.Path(path_type=Path), help="Write the counts to this file."
 )
-def main(device: str, dtypes: tuple[str, ...], output: Path | None) -> None:
+def main(device: str, dtypes: tuple[str, ...], first: tuple[str, ...], output: Path | None) -> None:
     chosen = [getattr(torch, name) for name in dtypes] or DTYPES
+    order = sorted(enumerate(CORE_CALLS), key=lambda x: is_later(x[1], first))
     cells = [
         (index, gate, dtype, device)
-        for (index, call), dtype in product(enumerate(CORE_CALLS), chosen)
+        for (index, call), dtype in product(order, chosen)
         for gate in call.gates
     ]
     different, compared = {}, 0

@@ -12,10 +12,11 @@ from click.testing import CliRunner, Result
 from tqdm import tqdm
 
 import bench.__main__
-from bench import accuracy, memory, peers, runs, timing
+from bench import accuracy, check_exact, memory, peers, runs, timing
 from bench.measure import Plan, measure, rotated
 from bench.operators import GATES, OPERATORS, is_measured, quick_gelu
 from bench.options import Size
+from bench.presets import PRESETS
 from bench.sides import Side, eager, ours
 from bench.workloads import Inputs, Workload, make_inputs
 
@@ -79,16 +80,16 @@ def test_shape_has_all_elements() -> None:
         assert rows * columns == elements
 
 
-def plan(op: str, device: str = "cpu", **sides: Side) -> Plan:
+def plan(op: str, **sides: Side) -> Plan:
     return Plan(
         ops=(op,),
         passes=("forward", "backward", "both"),
         gates=("normal",),
         dtypes=("float32",),
         sizes=(KIB,),
-        device=device,
+        device="cpu",
         backend="gelu_kernels",
-        inductor=False,
+        compilers=(),
         peers={name: {(op, "normal"): side} for name, side in sides.items()},
     )
 
@@ -97,8 +98,8 @@ def test_inputs_rotate() -> None:
     """On a GPU through more memory than it caches, but for tensors that are small."""
     for elements in (16, 2**20, 2**22, 2**24, 2**28):
         workload = Workload("gelu", "normal", "float32", elements)
-        assert rotated(plan("gelu"), workload) == 1
-        sets = rotated(plan("gelu", "cuda"), workload)
+        assert rotated("cpu", workload) == 1
+        sets = rotated("cuda", workload)
         if elements <= 2**20:
             assert sets == 1, elements
         else:
@@ -107,6 +108,21 @@ def test_inputs_rotate() -> None:
 
 def slightly_off(x: torch.Tensor) -> torch.Tensor:
     return F.gelu(x) * (1 + 1e-4)
+
+
+class Overwrites(torch.autograd.Function):
+    """As some packages compute it: the gradients lie where the operands were."""
+
+    @staticmethod
+    def forward(ctx, x, up):
+        ctx.save_for_backward(x, up)
+        return F.gelu(x) * up
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, up = (t.data for t in ctx.saved_tensors)  # unseen by autograd
+        dx, dup = torch.ops.aten.gelu_backward(dy * up, x), dy * F.gelu(x)
+        return x.copy_(dx), up.copy_(dup)
 
 
 class WrongGradient(torch.autograd.Function):
@@ -134,6 +150,7 @@ PEERS: dict[str, dict[str, tuple[Side, tuple[str, ...]]]] = {
     },
     "geglu": {
         "right": (Side(lambda x, up: F.gelu(x) * up), ()),
+        "overwrites": (Side(Overwrites.apply, overwrites=True), ()),
         "exchanged": (Side(lambda x, up: F.gelu(up) * x), ALL),
         "gradient": (Side(lambda x, up: F.gelu(x) * (2 * up - up.detach())), ("backward", "both")),
     },
@@ -154,6 +171,27 @@ def test_nothing_wrong_is_timed(op: str) -> None:
         refused = [record["wrong"].split()[1] for record in found if record.get("by") == name]
         assert timed == [label for label in ALL if label not in wrong], name
         assert refused == list(wrong), name
+
+
+def test_errors_are_in_ulp() -> None:
+    exact = torch.tensor([1.0, 3.0, 2**-149, 0.0], dtype=torch.float64)
+    units = check_exact.ulp(exact, torch.float32)
+    assert units.tolist() == [2**-23, 2**-22, 2**-149, 2**-149]
+    peers = {"right": Side(F.gelu), "off": Side(lambda x: F.gelu(x) * (1 + 2**-22))}
+    found = {r["side"]: r["ULP"] for r in measure(plan("gelu", **peers), tqdm(disable=True))}
+    assert found["gelu_kernels"] < 4 and found["off"] > 1
+
+
+def test_presets() -> None:
+    """All of their names exist. "families" has each, and "changed" all forms of some."""
+    for preset in PRESETS.values():
+        parameters = {p.name: p.type for p in bench.__main__.main.params}
+        for name, values in preset.items():
+            assert [parameters[name].convert(value, None, None) for value in values]
+    every = {op.family for op in OPERATORS.values()}
+    assert {OPERATORS[op].family for op in PRESETS["families"]["ops"]} == every
+    assert {"glu", "geglu_dropout", "cdf_gate"} <= set(PRESETS["changed"]["ops"])
+    assert not {"gelu", "geglu"} & set(PRESETS["changed"]["ops"])
 
 
 def test_quartiles_are_of_one_call() -> None:
@@ -226,7 +264,7 @@ def test_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {}
     assert absent["flash_attn"] == "OSError: no libcuda"
     assert absent["not_there"] == "not installed"
-    assert "GEGLU" in absent["liger_kernel"]
+    assert "GEGLU" in absent["unsloth"]
 
 
 def test_run(tmp_path: Path) -> None:
@@ -251,7 +289,9 @@ def read(folder: Path) -> dict:
 
 def test_headline(tmp_path: Path) -> None:
     """Without any time: the list of its cells, the most important first."""
-    result = run("--headline", "--device", "cpu", "--deadline", "0", "--output", str(tmp_path))
+    result = run(
+        "--preset", "headline", "--device", "cpu", "--deadline", "0", "--output", str(tmp_path)
+    )
     assert result.exit_code == 0, result.output
     found = [record["skipped"] for record in read(tmp_path)["not timed"]]
     expected = product(
@@ -265,7 +305,18 @@ def test_headline(tmp_path: Path) -> None:
 
 def test_headline_beside_other_options(tmp_path: Path) -> None:
     result = run(
-        *("--headline", "--op", "geglu", "--size", "2^10", "--size", "16", "--dtype", "float16"),
+        *(
+            "--preset",
+            "headline",
+            "--op",
+            "geglu",
+            "--size",
+            "2^10",
+            "--size",
+            "16",
+            "--dtype",
+            "float16",
+        ),
         *("--device", "cpu", "--output", str(tmp_path), "--deadline", "60"),
     )
     assert result.exit_code == 0, result.output

@@ -26,6 +26,8 @@ def test_kept_bytes(mlp: str, hidden: int, of_torch: int, tmp_path: Path) -> Non
     tensor = 4 * 3 * 2 * 8 * hidden
     assert kept["torch"] - kept["gelu_kernels"] == of_torch * tensor
     assert kept["gelu_kernels"] - kept["recompute"] == tensor
+    # Numbers of one byte, and a scale for each 32 of them.
+    assert kept["gelu_kernels"] - kept["mxfp8"] == tensor - tensor // 4 - tensor // 128
     assert kept["checkpoint"] < kept["recompute"]
     if mlp == "gelu":
         assert kept["gelu_kernels"] - kept["8bit"] == tensor * 3 // 4

@@ -75,6 +75,12 @@ def test_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = json.loads(output.read_text())
     assert report["machine"]["versions"]["commit"] == commit
     assert report["tests"]["passed"] > 0 and report["tests"]["failure"] == 0
-    assert {"headline", "bench of cuda", "bench of triton"} == {
-        record["stage"] for record in report["results"]
-    }
+    assert {
+        *("headline", "changed", "sizes", "peers", "bench of cuda", "bench of triton"),
+        *("quantised of cuda", "coded of cuda", "quantised of triton", "coded of triton"),
+    } == {record["stage"] for record in report["results"]}
+    assert {"compile", "max-autotune"} <= {record["side"] for record in report["results"]}
+    measured = {name.partition("-bfloat16")[0]: rows for name, rows in report["tables"].items()}
+    assert measured.keys() == {"block-gelu", "block-swiglu", "epilogue"}
+    assert "gelu_kernels, compiled" in [row["mode"] for row in measured["block-gelu"]]
+    assert "Inductor, max-autotune" in [row["what"] for row in measured["epilogue"]]

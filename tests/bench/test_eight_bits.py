@@ -1,0 +1,97 @@
+"""``python -m bench.quantized`` and ``python -m bench.coded``: the bytes that they count, and that
+they time nothing wrong."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from click import Command
+from click.testing import CliRunner, Result
+
+from bench import coded, quantized, runs
+from bench.workloads import Workload
+from machine_code.quantized import Cell
+
+SMALL = ("--size", "2^10", "--dtype", "bfloat16", "--output")
+NAMES = {
+    "gate forward": "forward",
+    "GLU forward": "GLU forward",
+    "gate backward with a bias": "backward with a bias gradient",
+    "GLU backward": "GLU backward",
+}
+
+
+def run(command: Command, folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(command, [*arguments, *SMALL, str(folder)])
+
+
+def records(folder: Path) -> list[dict]:
+    (path,) = folder.iterdir()
+    return list(runs.read_csv(path))
+
+
+def test_quantized_bytes() -> None:
+    """As machine_code counts them for MX blocks, and by hand."""
+    for name, of in quantized.PASSES.items():
+        for along in quantized.MX:
+            expected = Cell(NAMES[name], "normal", "bfloat16", along).moved
+            assert of.cell(along, "bfloat16", 2**20).moved == 2**20 * expected
+    forward = quantized.PASSES["gate forward"]
+    assert forward.cell("TensorWise", "float32", 4).moved == 4 * (4 + 1)
+    assert forward.cell("BlockWise1x128", "bfloat16", 256).moved == 256 * 3 + 2 * 4
+
+
+def test_coded_bytes() -> None:
+    """By hand, for 32 rows of 32 bfloat16."""
+    workload = Workload("gelu", "normal", "bfloat16", 1024)
+    n, bias = 1024, 64
+
+    def moved(op: str, saved: str) -> list[float]:
+        return [coded.moved(op, saved, label, workload) for label in ("forward", "backward")]
+
+    assert moved("gate", "x") == [4 * n, 6 * n]
+    assert moved("gate", "8 bits") == [5 * n, 5 * n]
+    assert moved("gate", "4 bits") == [4.5 * n, 4.5 * n]
+    assert moved("bias_gate", "8 bits, dithered") == [5 * n + bias, 5 * n + bias]
+    assert moved("bias_gate", "x") == [4 * n + bias, 6 * n + 2 * bias]
+
+
+def test_quantized(tmp_path: Path) -> None:
+    found = run(quantized.main, tmp_path, "--no-compile", "--recipe", "both")
+    assert found.exit_code == 0, found.output
+    cells = {(r["op"], r["pass"], r["side"]) for r in records(tmp_path)}
+    assert len(cells) == 2 * len(quantized.PASSES)
+    assert ("quantized_bias_gate both", "backward", "gelu_kernels") in cells
+
+
+def test_coded(tmp_path: Path) -> None:
+    found = run(coded.main, tmp_path, "--gate", "normal")
+    assert found.exit_code == 0, found.output
+    cells = {(r["op"], r["pass"]) for r in records(tmp_path)}
+    assert len(cells) == 2 * 2 * len(coded.SAVED)
+    assert ("bias_gate saving 4 bits", "backward") in cells
+
+
+def test_without_time(tmp_path: Path) -> None:
+    for command in (quantized.main, coded.main):
+        found = run(command, tmp_path, "--deadline", "0")
+        assert found.exit_code == 0 and "no time was left" in found.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("label", ["forward", "backward"])
+def test_a_wrong_code_is_not_timed(
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = coded.calls
+
+    def wrong(op: str, gate: str, saved: str, x: torch.Tensor, dy: torch.Tensor) -> dict:
+        found = right(op, gate, saved, x, dy)
+        if saved == "4 bits":
+            found[label] = lambda call=found[label]: coded.first(call()) * 1.1
+        return found
+
+    monkeypatch.setattr(coded, "calls", wrong)
+    found = run(coded.main, tmp_path)
+    assert found.exit_code == 1 and "saving 4 bits" in found.output
+    assert not list(tmp_path.iterdir())
