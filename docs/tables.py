@@ -20,6 +20,8 @@ from bench.markdown import power_of_2, table, two_digits
 from bench.measure import OVERHEAD
 from bench.operators import EAGER_BACKWARD, GRADIENTS
 from docs import api
+from docs.families import FAMILIES, family_of
+from docs.gpu_tables import of_gpu
 from gelu_kernels import _C, reference
 from release import versions as release_versions
 
@@ -32,19 +34,6 @@ HEADLINE = {
     ("geglu", "logistic"): "F.silu(x) * up",
     ("cdf_gate", "normal"): "x * ndtr((x - loc) / scale)",
     ("soi_map", "normal"): "x * bernoulli(ndtr(x))",
-}
-# For the tables of speed: the operators of a family, and the gates of a line.
-FAMILIES = {
-    "gate": ("gelu", "gate"),
-    "gate, bias": ("bias_gelu", "bias_gate"),
-    "GLU": ("geglu", "geglu_halves"),
-    "weighted GLU": ("glu", "glu_halves"),
-    "dropout": (
-        *("bias_gelu_dropout", "gate_dropout", "bias_gate_dropout"),
-        *("geglu_dropout", "geglu_dropout_halves"),
-    ),
-    "SOI map": ("soi_map", "bias_soi_map", "cdf_soi_map"),
-    "`cdf_gate`": ("cdf_gate", "cdf_gate_columns"),
 }
 ONE_KERNEL, OTHERS, ALL = "`F.gelu`, `F.silu`", "others", "all"
 Row = tuple[str, ...]  # op, pass, gate, dtype
@@ -83,7 +72,7 @@ def line_of(row: Row) -> tuple[str, str]:
     decides the speed of an operator, it has two lines.
     """
     op, _, gate, _ = row
-    (family,) = (name for name, ops in FAMILIES.items() if op in ops)
+    family = family_of(op)
     if op not in EAGER_BACKWARD:
         return family, ALL
     return family, ONE_KERNEL if gate in GRADIENTS else OTHERS
@@ -130,6 +119,9 @@ def speed() -> str:
         devices.setdefault(run["machine"]["device"], []).append(run)
     parts = []
     for of_device in devices.values():
+        if "compute capability" in of_device[0]["machine"]:
+            parts += [of_gpu(run, machine(run)) for run in of_device]
+            continue
         sides = {record["side"] for run in of_device for record in run["results"]}
         for ours in (side for side in OURS if side in sides):
             parts += [speed_of(of_device, ours), *compiled(of_device, ours)]
