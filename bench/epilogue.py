@@ -74,12 +74,20 @@ def check(name: str, found: Tensor, exact: Tensor) -> None:
 def forward_calls(
     layers: dict[str, Layer], x: Tensor, weight: Tensor, bias: Tensor
 ) -> dict[str, Call]:
-    """Checked."""
+    """Checked. Inductor may fail in any way."""
     exact = torch.addmm(bias.double(), x.double(), weight.double().t())
     gated = F.gelu(exact, approximate="tanh")
+    calls = {}
     for name, layer in layers.items():
-        check(name, layer(x, weight, bias), exact if name == ALONE else gated)
-    return {name: partial(layer, x, weight, bias) for name, layer in layers.items()}
+        try:
+            check(name, layer(x, weight, bias), exact if name == ALONE else gated)
+        except Exception as error:
+            if name not in INDUCTOR:
+                raise
+            print(f"not compared: {name} ({type(error).__name__}: {error})")
+            continue
+        calls[name] = partial(layer, x, weight, bias)
+    return calls
 
 
 def backward_calls(x: Tensor, weight: Tensor, bias: Tensor, dy: Tensor) -> dict[str, Call]:
@@ -126,13 +134,14 @@ def measure(
 
 def shares(rows: list[dict]) -> dict[str, float]:
     """Of the time of a pass over a layer, what the separate pass of the gate costs."""
-    us = {(row["pass"], row["what"]): row["us"] for row in rows}
-    backward = sum(t for (label, _), t in us.items() if label == "backward")
-    gated = us["forward", GATED]
-    return {
-        "forward": (gated - us["forward", ALONE]) / gated,
-        "backward": us["backward", GRADIENT] / backward,
-    }
+    us = {(row["pass"], row["what"]): float(row["us"]) for row in rows}
+    found = {}
+    if ("forward", GATED) in us:
+        found["forward"] = 1 - us["forward", ALONE] / us["forward", GATED]
+    if ("backward", GRADIENT) in us:
+        backward = sum(t for (label, _), t in us.items() if label == "backward")
+        found["backward"] = us["backward", GRADIENT] / backward
+    return found
 
 
 def table_of(rows: list[dict], title: str) -> Table:

@@ -59,9 +59,9 @@ PRESETS: dict[str, Preset] = {
         "compared": (NONE,),
     },
     "peers": {
-        "gates": ("normal_tanh", "logistic"),
+        "gates": ("logistic", "normal_tanh"),
         "dtypes": ("bfloat16",),
-        "ops": COMMON,
+        "ops": ("geglu", "bias_gelu", "gelu"),
         "sizes": ("256MiB",),
         "passes": ALONE,
         "compared": (*COMPILERS, *PEERS),

@@ -11,8 +11,9 @@ from bench import timing
 from bench.memory import peak_bytes
 from bench.operators import Call
 
-# Elements up to which a GPU is also timed without the host's part, and the host without the GPU's.
-GRAPHED = 2**24
+# Elements up to which a launch counts: there a GPU is also timed without the host's part, and the
+# host without the GPU's.
+LAUNCHES_COUNT = 2**24
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def records(
     clock = timing.cpu_clock if device == "cpu" else timing.cuda_clock
     quartiles = timing.quartiles(calls | {"copy": copies(copied)}, clock, seconds=seconds)
     graphs, hosts = {}, {}
-    if device == "cuda" and cell.elements <= GRAPHED:
+    if device == "cuda" and cell.elements <= LAUNCHES_COUNT:
         graphs, hosts = graph_times(calls), host_times(calls)
     rate = 2 * copied[0].nbytes / quartiles["copy"][1]
     for name in calls:

@@ -5,9 +5,10 @@ from itertools import product
 from pathlib import Path
 
 from bench import runs
+from bench.epilogue import shares
 from bench.markdown import power_of_2, table, two_digits
 from bench.presets import PRESETS
-from bench.records import GRAPHED
+from bench.records import LAUNCHES_COUNT
 from docs.families import FAMILIES, VARIANTS, family_of
 
 BACKENDS = ("cuda", "triton")
@@ -71,7 +72,7 @@ def sizes(cells: list[Cell]) -> Iterator[str]:
     lines: dict[tuple[str, ...], dict[int, Cell]] = {}
     for cell in cells:
         record = any_of(cell)
-        is_small = record["elements"] <= GRAPHED and {"cuda", "eager"} <= cell.keys()
+        is_small = record["elements"] <= LAUNCHES_COUNT and {"cuda", "eager"} <= cell.keys()
         if is_small and cell["cuda"].get("host us"):
             key = f"`{record['op']}`", f"`{record['gate']}`", record["pass"]
             lines.setdefault(key, {})[record["elements"]] = cell
@@ -151,14 +152,23 @@ def layers(tables: dict[str, list[dict[str, str]]]) -> Iterator[str]:
 
 def epilogues(tables: dict[str, list[dict[str, str]]]) -> Iterator[str]:
     for rows in tables.values():
-        shapes = dict.fromkeys((r["tokens"], r["features"], r["hidden"]) for r in rows)
-        us = {(r["what"], r["tokens"], r["features"], r["hidden"]): float(r["us"]) for r in rows}
+        by_shape: dict[str, list[dict[str, str]]] = {}
+        for row in rows:
+            shape = " x ".join(row[name] for name in ("tokens", "features", "hidden"))
+            by_shape.setdefault(shape, []).append(row)
+        lines: dict[tuple[str, str], dict[str, str]] = {}
+        for shape, found in by_shape.items():
+            for row in found:
+                line = lines.setdefault((row["pass"], row["what"]), {})
+                line[shape] = f"{float(row['us']):.0f}"
+        for shape, found in by_shape.items():
+            for label, share in shares(found).items():
+                lines.setdefault((label, "share of the gate"), {})[shape] = f"{share:.1%}"
         yield "The gate next to the matrix products of its layer, microseconds.\n"
-        lines = (
-            (label, what, *(f"{us[(what, *s)]:.0f}" if (what, *s) in us else "" for s in shapes))
-            for label, what in dict.fromkeys((row["pass"], row["what"]) for row in rows)
+        cells = (
+            (*key, *(line.get(shape, "") for shape in by_shape)) for key, line in lines.items()
         )
-        yield table(("pass", "what", *(" x ".join(shape) for shape in shapes)), lines)
+        yield table(("pass", "what", *by_shape), cells)
 
 
 def of_gpu(run: runs.Run, title: str, folder: Path = runs.RESULTS) -> str:

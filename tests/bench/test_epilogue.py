@@ -40,6 +40,16 @@ def test_a_wrong_side_is_not_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not list(tmp_path.iterdir())
 
 
+def test_a_failure_of_inductor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*tensors: object) -> None:
+        raise ValueError("no choice")
+
+    monkeypatch.setattr(epilogue, "inductor", lambda device: {"Inductor, max-autotune": fails})
+    result = run(tmp_path, "--compiled")
+    assert result.exit_code == 0
+    assert "not compared: Inductor, max-autotune (ValueError: no choice)" in result.output
+
+
 def test_shares() -> None:
     """The gate's pass takes 1 of 5 us forward, and 2 of 8 backward."""
 
@@ -48,4 +58,5 @@ def test_shares() -> None:
 
     rows = [row("forward", epilogue.ALONE, 4), row("forward", epilogue.GATED, 5)]
     rows += [row("backward", "dy W2", 6), row("backward", epilogue.GRADIENT, 2)]
-    assert epilogue.shares(rows) == {"forward": 0.2, "backward": 0.25}
+    assert epilogue.shares(rows) == pytest.approx({"forward": 0.2, "backward": 0.25})
+    assert epilogue.shares([]) == {}

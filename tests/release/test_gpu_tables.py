@@ -66,12 +66,14 @@ def test_other_tables(tmp_path: Path) -> None:
     sizes = {"tokens": 1, "features": 2, "hidden": 3, "dtype": "bfloat16"}
     product = sizes | {"pass": "forward", "what": "addmm", "us": 12.4}
     other = product | {"tokens": 4, "us": 13.6}
+    gated = product | {"what": "addmm, gelu_kernels", "us": 15.5}
     compiled = block | {"mode": "torch, compiled", "kept bytes": None}
     runs.write_csv([block, compiled], tmp_path / "block-gelu-bfloat16-gpu-x.csv")
     runs.write_csv([block], tmp_path / "block-gelu-bfloat16-gpu-y.csv")
-    runs.write_csv([product, other], tmp_path / "epilogue-bfloat16-gpu-x.csv")
+    runs.write_csv([product, gated, other], tmp_path / "epilogue-bfloat16-gpu-x.csv")
     found = lines([], tmp_path)
     assert found.count("| torch | 1.50 | 2 | 3 |") == 1
     assert "| torch, compiled | 1.50 | | 3 |" in found
     assert "| pass | what | 1 x 2 x 3 | 4 x 2 x 3 |" in found
     assert "| forward | addmm | 12 | 14 |" in found
+    assert "| forward | share of the gate | 20.0% | |" in found
