@@ -1,10 +1,9 @@
 """Results of pytest, as its --junit-xml writes them.
 
-As a plugin of pytest (`-p bench.junit`) it runs the first two of the chosen tests of each file.
+As a plugin of pytest (`-p bench.junit`) it runs the first of the chosen tests of each file.
 """
 
 from ast import literal_eval
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,8 +11,6 @@ import pytest
 
 from bench.gpu_report import COUNTED
 from bench.stages import TAIL
-
-FEW = 2
 
 
 def read(path: Path) -> dict[str, object]:
@@ -46,8 +43,8 @@ def read(path: Path) -> dict[str, object]:
 
 @pytest.hookimpl(trylast=True)  # after -k and -m have chosen
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    seen: Counter[str] = Counter()
+    seen: set[Path] = set()
     for item in list(items):
-        seen[item.path] += 1
-        if seen[item.path] > FEW:
+        if item.path in seen:
             items.remove(item)
+        seen.add(item.path)

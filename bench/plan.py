@@ -146,6 +146,8 @@ class Plan:
         module = "bench.block", "--mlp", mlp, "--dtype", "bfloat16", "--layers", "1", "--compiled"
         size = ("--features", "4096", "--batch", "8", "--length", "1024", "--seconds", "0.3")
         few = ("--features", "64", "--batch", "2", "--length", "16", "--seconds", "0.01")
+        if mlp == "swiglu":  # compiling one says enough
+            few += ("--no-compiled",)
         return self.measurement(f"layer with {mlp}", *module, *size, few=few, read=load_tables)
 
     def epilogue(self) -> Stage:
@@ -206,7 +208,7 @@ class Plan:
             Group(30, self.eight_bits("triton", "--recipe", "both")),
             Group(30, [self.bench("headline", "headline", *one)]),
             Group(23, [self.bench("sizes", "sizes")]),
-            Group(60, [self.bench("peers", "peers")]),
+            Group(60, [self.bench("peers", "peers", "--op", "gelu", "--gate", "normal_tanh")]),
             Group(35, [self.layer("gelu")]),
             Group(35, [self.layer("swiglu")]),
             Group(60, [self.epilogue()]),

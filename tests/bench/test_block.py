@@ -34,11 +34,12 @@ def test_kept_bytes(mlp: str, hidden: int, of_torch: int, tmp_path: Path) -> Non
         assert kept["gelu_kernels"] - kept["4bit"] == tensor * 7 // 8
 
 
-def test_a_wrong_mode_is_not_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(x, up, down):
-        return 1.001 * down(up(x))
-
-    monkeypatch.setitem(block.MODES["gelu"], "recompute", wrong)
-    result = run(tmp_path)
+@pytest.mark.parametrize("dtype, factor", [("float32", 1.001), ("bfloat16", 1.2)])
+def test_a_wrong_mode_is_not_timed(
+    dtype: str, factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = block.MODES["gelu"]["recompute"]
+    monkeypatch.setitem(block.MODES["gelu"], "recompute", lambda *args: factor * right(*args))
+    result = run(tmp_path, "--dtype", dtype)
     assert result.exit_code == 1 and "recompute: an error of" in result.output
     assert not list(tmp_path.iterdir())
