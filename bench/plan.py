@@ -131,7 +131,7 @@ class Plan:
         return self.measurement(name, "bench", "--preset", preset, **options)
 
     def eight_bits(self, backend: str, *recipes: str) -> list[Stage]:
-        size = "2^10" if self.rehearsal else "256MiB"
+        size = "2^14" if self.rehearsal else "256MiB"  # rows of whole blocks
         common = ("--dtype", "bfloat16", "--size", size)
         options = {"backend": backend, "read": load_records}
         quantized = ("bench.quantized", "--no-compile", *recipes, *common)
