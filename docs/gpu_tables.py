@@ -14,6 +14,7 @@ from docs.families import FAMILIES, VARIANTS, family_of
 BACKENDS = ("cuda", "triton")
 PASSES = ("forward", "backward")
 DTYPES = ("bfloat16", "float32")
+LIGER = "liger_kernel"
 LARGE = 2**28  # bytes: without the launch and the tail
 Cell = dict[str, dict]  # a record for each side
 
@@ -112,7 +113,8 @@ def peers(cells: list[Cell]) -> Iterator[str]:
     if not found:
         return
     sides = ["cuda", "eager", *(s for s in preset["compared"] if any(s in cell for cell in found))]
-    yield "Other packages: microseconds, and the largest error in ULP against float64.\n"
+    note = " Liger's backward writes the gradients over its inputs." if LIGER in sides else ""
+    yield f"Other packages: microseconds, and the largest error in ULP against float64.{note}\n"
 
     def text(record: dict | None) -> str:
         if record is None:

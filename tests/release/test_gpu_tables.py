@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench import runs
-from docs.gpu_tables import of_gpu
+from docs.gpu_tables import LIGER, of_gpu
 from tests.release.test_tables import record
 
 MACHINE = {"device": "GPU X", "versions": {"torch": "2.11.0"}, "date": "2026-11-26"}
@@ -53,8 +53,9 @@ def test_small_tensors(tmp_path: Path) -> None:
 
 def test_peers(tmp_path: Path) -> None:
     results = [measured("cuda", 4, ULP=0.5), measured("eager", 8, ULP=128.25)]
-    results += [measured("compile", 5), measured("liger_kernel", 6, ULP=1.0)]
+    results += [measured("compile", 5), measured(LIGER, 6, ULP=1.0)]
     found = lines(results, tmp_path)
+    assert any("over its inputs" in line for line in found)
     assert "| operator | gate | pass | cuda | eager | compile | liger_kernel |" in found
     expected = "4.0, 0.5 | 8.0, 128 | 5.0 | 6.0, 1"
     assert f"| `gelu` | `normal` | bfloat16 forward | {expected} |" in found
