@@ -8,7 +8,7 @@ import torch
 from click import Command
 from click.testing import CliRunner, Result
 
-from bench import coded, quantized, runs
+from bench import coded, quantized, quantized_passes, runs
 from bench.workloads import Workload
 from machine_code.quantized import Cell
 
@@ -32,11 +32,11 @@ def records(folder: Path) -> list[dict]:
 
 def test_quantized_bytes() -> None:
     """As machine_code counts them for MX blocks, and by hand."""
-    for name, of in quantized.PASSES.items():
-        for along in quantized.MX:
+    for name, of in quantized_passes.PASSES.items():
+        for along in quantized_passes.MX:
             expected = Cell(NAMES[name], "normal", "bfloat16", along).moved
             assert of.cell(along, "bfloat16", 2**20).moved == 2**20 * expected
-    forward = quantized.PASSES["gate forward"]
+    forward = quantized_passes.PASSES["gate forward"]
     assert forward.cell("TensorWise", "float32", 4).moved == 4 * (4 + 1)
     assert forward.cell("BlockWise1x128", "bfloat16", 256).moved == 256 * 3 + 2 * 4
 
@@ -60,7 +60,7 @@ def test_quantized(tmp_path: Path) -> None:
     found = run(quantized.main, tmp_path, "--no-compile", "--recipe", "both")
     assert found.exit_code == 0, found.output
     cells = {(r["op"], r["pass"], r["side"]) for r in records(tmp_path)}
-    assert len(cells) == 2 * len(quantized.PASSES)
+    assert len(cells) == 2 * len(quantized_passes.PASSES)
     assert ("quantized_bias_gate both", "backward", "gelu_kernels") in cells
 
 
