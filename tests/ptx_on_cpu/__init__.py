@@ -124,7 +124,8 @@ def _entry(kernel: Kernel) -> parse.Entry:
 
 @lru_cache(maxsize=8)
 def _program(kernel: Kernel) -> Program:
-    return assemble(kernel.entry, parse.shared(kernel._module), machine.widths)
+    shared, variables = (parse.variables(kernel._module, at) for at in ("shared", "global"))
+    return assemble(kernel.entry, shared, variables, machine.widths)
 
 
 def kernels_that_ran() -> list[Kernel]:

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tests.ptx_on_cpu.columns import Columns
-from tests.ptx_on_cpu.parse import Entry, Shared, Statement
+from tests.ptx_on_cpu.parse import Entry, Statement, Variable
 
 Widths = Callable[[str], list[int] | None]  # of an opcode's operands, in bytes
 
@@ -48,9 +48,8 @@ class Program(NamedTuple):
 
 
 class _Assembler:
-    def __init__(self, kernel: Entry, shared: dict[str, Shared], widths: Widths) -> None:
-        self.kernel, self.widths_of = kernel, widths
-        self.columns = Columns(kernel, shared)
+    def __init__(self, kernel: Entry, columns: Columns, widths: Widths) -> None:
+        self.kernel, self.columns, self.widths_of = kernel, columns, widths
         self.instructions: list[Instruction] = []
 
     def program(self) -> Program:
@@ -156,5 +155,7 @@ class _Assembler:
         return opcode, operands, offset
 
 
-def assemble(kernel: Entry, shared: dict[str, Shared], widths: Widths) -> Program:
-    return _Assembler(kernel, shared, widths).program()
+def assemble(
+    kernel: Entry, shared: dict[str, Variable], variables: dict[str, Variable], widths: Widths
+) -> Program:
+    return _Assembler(kernel, Columns(kernel, shared, variables), widths).program()

@@ -2,11 +2,12 @@
 
 import re
 
-from tests.ptx_on_cpu.parse import Entry, Shared
+from tests.ptx_on_cpu.parse import Entry, Variable
 
 LANES = 128  # of machine/program.h
-SPECIAL = ["tid", "ntid", "ctaid"]  # likewise
+SPECIAL = ["tid", "ntid", "ctaid", "nctaid"]  # likewise
 
+_WORD = re.compile(r"[\w$]+")
 _NUMBER = re.compile(r"0f[0-9A-Fa-f]{8}|0d[0-9A-Fa-f]{16}|-?(?:0x[0-9A-Fa-f]+|\d+)U?")
 
 
@@ -16,9 +17,11 @@ def _aligned(n: int, alignment: int) -> int:
 
 class Columns:
     """The places in bytes of registers, constants and special registers among the columns, and of
-    parameters and shared variables in their memories."""
+    parameters, shared variables and those of the module in their memories."""
 
-    def __init__(self, kernel: Entry, shared: dict[str, Shared]) -> None:
+    def __init__(
+        self, kernel: Entry, shared: dict[str, Variable], variables: dict[str, Variable]
+    ) -> None:
         self.kernel = kernel
         self.places: dict[str, int] = {}
         self.register_bytes = 0
@@ -27,12 +30,19 @@ class Columns:
         self.parameters: list[tuple[int, int]] = []  # size, offset
         self.parameter_bytes = 0
         self.shared_bytes = 0
+        self.variables: list[tuple[int, int]] = []  # column of the address, offset
+        self.variable_bytes = 0
         self._symbols: dict[str, int] = {}
         for name, size, alignment in kernel.parameters:
             self._symbols[name] = _aligned(self.parameter_bytes, alignment)
             self.parameters.append((size, self._symbols[name]))
             self.parameter_bytes = self._symbols[name] + size
-        used = {word for s in kernel.statements for word in s.operands if word in shared}
+        words = {word for s in kernel.statements for o in s.operands for word in _WORD.findall(o)}
+        for name in sorted(words & variables.keys()):
+            offset = _aligned(self.variable_bytes, variables[name].alignment)
+            self.variables.append((self.named(name, 8), offset))
+            self.variable_bytes = offset + variables[name].size
+        used = words & shared.keys()
         # Dynamic shared memory, of size 0 here, comes last.
         for name in sorted(used, key=lambda name: shared[name].size == 0):
             self._symbols[name] = _aligned(self.shared_bytes, shared[name].alignment)
@@ -56,6 +66,8 @@ class Columns:
             return self.named(f"_ {width}", width)
         if operand[0] == "%" and operand[1:].partition(".")[0] in SPECIAL:
             return self._special(operand)
+        if operand in self.places:
+            return self.places[operand]
         if operand in self._symbols:
             return self._constant(self._symbols[operand], width)
         if not _NUMBER.fullmatch(operand):

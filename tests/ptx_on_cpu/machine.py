@@ -37,7 +37,7 @@ def library() -> ctypes.CDLL:
         )
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     loaded.ptx_program.restype = pointer
-    loaded.ptx_program.argtypes = [number, pointer, pointer, *[number, pointer] * 3, pointer]
+    loaded.ptx_program.argtypes = [number, pointer, pointer, *[number, pointer] * 4, pointer]
     loaded.ptx_forget.argtypes = [pointer]
     loaded.ptx_executed.argtypes = [pointer, pointer]
     loaded.ptx_run_ends.argtypes = [number]
@@ -69,10 +69,17 @@ def load(program: Program) -> int:
         row[5 : 5 + len(i.operands)] = i.operands
     opcodes = [b"" if i.kind != Kind.PLAIN else i.opcode.encode() for i in program.instructions]
     columns = program.columns
-    lists = columns.constants, columns.special_registers, columns.parameters
+    lists = [columns.constants, columns.special_registers, columns.parameters, columns.variables]
     tables = [np.array(found, np.int64).reshape(-1) for found in lists]
-    numbers = [columns.register_bytes, columns.parameter_bytes, columns.shared_bytes]
-    sizes = np.array(numbers, np.int64)
+    sizes = np.array(
+        [
+            columns.register_bytes,
+            columns.parameter_bytes,
+            columns.shared_bytes,
+            columns.variable_bytes,
+        ],
+        np.int64,
+    )
     return library().ptx_program(
         len(fields),
         (ctypes.c_char_p * len(opcodes))(*opcodes),

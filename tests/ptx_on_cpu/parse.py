@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     labels: dict[str, int]  # the index of the statement after each
 
 
-class Shared(NamedTuple):
+class Variable(NamedTuple):
     size: int
     alignment: int
 
@@ -50,7 +50,9 @@ _PARAMETER = re.compile(
     r"(?:\.ptr\s+(?:\.global\s+)?(?:\.align\s+\d+\s+)?)?([\w$]+)(?:\[(\d+)\])?"
 )
 _THREADS = re.compile(r"\.(maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
-_SHARED = re.compile(r"\.shared\s+\.align\s+(\d+)\s+\.b(\d+)\s+([\w$]+)\[(\d*)\]\s*;")
+_VARIABLE = re.compile(
+    r"\.(shared|global)\s+\.align\s+(\d+)\s+\.[bu](\d+)\s+([\w$]+)(?:\[(\d*)\])?\s*;"
+)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?', re.MULTILINE)
 
 # The tokens of a kernel's body. A brace that opens a vector operand is part of a statement.
@@ -137,11 +139,13 @@ def entry(found: re.Match) -> Entry:
 
 
 @cache
-def shared(module: str) -> dict[str, Shared]:
-    """The variables in shared memory. Dynamic shared memory has size 0."""
+def variables(module: str, space: str) -> dict[str, Variable]:
+    """Those in "shared" or "global" memory. Dynamic shared memory has size 0."""
+    found = [v for v in _VARIABLE.finditer(module) if v[1] == space]
+    counts = [1 if v[5] is None else int(v[5] or 0) for v in found]
     return {
-        name: Shared(int(bits) // 8 * int(count or 0), int(alignment))
-        for alignment, bits, name, count in _SHARED.findall(module)
+        v[4]: Variable(int(v[3]) // 8 * count, int(v[2]))
+        for v, count in zip(found, counts, strict=True)
     }
 
 

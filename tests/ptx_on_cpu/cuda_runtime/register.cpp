@@ -37,6 +37,9 @@ void __cudaRegisterFunction(void**, const char* kernel, char*, const char* name,
   ptx_on_cpu::names()[kernel] = name;
 }
 
+// The machine has variables of its own.
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+
 // For kernel<<<grid, block>>>(), which nothing here says.
 cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) {
   return cudaErrorNotSupported;

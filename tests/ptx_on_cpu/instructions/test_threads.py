@@ -74,6 +74,68 @@ def test_atomic_maxima(kind: str, order: str) -> None:
         assert values(before[k::4], kind) == [max(group[: n + 1]) for n in range(75)]
 
 
+# Each block writes its number; the last one to count, in a variable of the module, adds them all.
+LAST_BLOCK = """
+.global .align 4 .b8 counter[4];
+""" + module(
+    """
+mov.u32 %r1, %ctaid.x;
+mad.wide.u32 %rd19, %r1, 4, %rd0;
+setp.ne.u32 %p1, %r0, 7;
+@%p1 bra WRITTEN;
+st.global.b32 [%rd19], %r1;
+WRITTEN:
+bar.sync 0;
+mov.u64 %rd18, counter;
+mov.u32 %r2, 0;
+setp.ne.u32 %p1, %r0, 0;
+@%p1 bra COUNTED;
+atom.acq_rel.gpu.inc.u32 %r2, [%rd18], 4;
+st.shared.b32 [memory], %r2;
+COUNTED:
+bar.sync 0;
+ld.shared.b32 %r2, [memory];
+setp.ne.u32 %p1, %r2, 4;
+@%p1 bra END;
+mov.u32 %r3, 0;
+mov.u32 %r4, 0;
+AGAIN:
+mad.wide.u32 %rd19, %r4, 4, %rd0;
+ld.global.b32 %r5, [%rd19];
+add.u32 %r3, %r3, %r5;
+add.u32 %r4, %r4, 1;
+setp.ne.u32 %p1, %r4, 5;
+@%p1 bra AGAIN;
+mad.wide.u32 %rd19, %r0, 4, %rd1;
+st.global.b32 [%rd19], %r3;
+END:
+""",
+    2,
+)
+
+
+def test_the_last_block_reads_what_all_wrote() -> None:
+    for _ in range(2):
+        partial, out = torch.zeros(5, dtype=torch.int32), torch.zeros(300, dtype=torch.int32)
+        launch(LAST_BLOCK, [partial, out], threads=300, blocks=5)
+        assert out.tolist() == [10] * 300
+
+
+@each(
+    change=[
+        ("atom.acq_rel", "atom.relaxed", "racecheck: global memory is read after block 0 wrote it"),
+        ("WRITTEN:\nbar.sync 0;", "WRITTEN:", "racecheck: global memory is read after block 0"),
+        ("[%rd18], 4;", "[%rd18], 5;", "statecheck: a launch leaves a variable changed"),
+        ("mad.wide.u32 %rd19, %r1, 4, %rd0;", "mov.u64 %rd19, %rd0;", "written after block 0"),
+    ]
+)
+def test_blocks_that_are_not_in_order(change: tuple[str, str, str]) -> None:
+    before, after, found = change
+    partial, out = torch.zeros(5, dtype=torch.int32), torch.zeros(300, dtype=torch.int32)
+    with pytest.raises(ptx_on_cpu.Fault, match=found):
+        launch(LAST_BLOCK.replace(before, after), [partial, out], threads=300, blocks=5)
+
+
 def test_branches_part_and_meet() -> None:
     """Each thread goes round a loop as often as its number says."""
     out = torch.zeros(300, dtype=torch.int32)

@@ -75,14 +75,17 @@ void Block::start(Schedule& s, const uint32_t (&index)[3]) {
       const auto thread = static_cast<uint32_t>(s.team.first_thread + lane);
       const uint32_t tid[] = {thread % grid.threads[0], thread / grid.threads[0] % grid.threads[1],
                               thread / grid.threads[0] / grid.threads[1]};
-      const uint32_t* const registers[] = {tid, grid.threads, index};  // as Special numbers them
+      // As Special numbers them.
+      const uint32_t* const registers[] = {tid, grid.threads, index, grid.blocks};
       numbers[lane] = registers[static_cast<int>(which)][axis];
     }
   }
 }
 
 void Block::run(const uint32_t (&index)[3]) {
-  if (shared.size()) shared.reset();
+  shared.reset();
+  order.begin_block();
+  this->index = (int64_t{index[2]} * grid.blocks[1] + index[1]) * grid.blocks[0] + index[0];
   for (auto& s : schedules_) start(*s, index);
   waited.assign(waited.size(), false);
   do {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "block_order.h"
 #include "program.h"
 #include "shared_memory.h"
 #include "team.h"
@@ -34,6 +35,8 @@ struct Block {
   SharedMemory shared;
   const bool is_dependent;   // the previous kernel may still run,
   std::vector<bool> waited;  // until a thread has waited for it
+  BlockOrder order;          // of kernels with atomic updates
+  int64_t index = 0;         // of this block
 
   // Where a fault occurs.
   int fault_thread = 0;

@@ -1,4 +1,5 @@
 // The machine's functions for Python: programs, and their launches.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -42,6 +43,13 @@ std::vector<Region> regions_of(const std::vector<char>& parameters) {
   return regions;
 }
 
+// Whether there was anything to clear.
+bool clear(std::vector<char>& variables) {
+  const bool any = std::ranges::any_of(variables, [](char byte) { return byte != 0; });
+  if (any) std::ranges::fill(variables, 0);
+  return any;
+}
+
 void run_blocks(Program& program, const Grid& grid, size_t shared_bytes, void** parameters,
                 bool is_dependent, std::string& fault, int64_t (&where)[5]) {
   std::vector<char> memory(program.parameter_bytes);
@@ -49,7 +57,10 @@ void run_blocks(Program& program, const Grid& grid, size_t shared_bytes, void** 
     std::memcpy(memory.data() + program.parameter_offsets[k], parameters[k],
                 static_cast<size_t>(program.parameter_sizes[k]));
   }
-  const std::vector<Region> regions = regions_of(memory);
+  std::vector<Region> regions = regions_of(memory);
+  if (const auto begin = reinterpret_cast<uintptr_t>(program.variables.data())) {
+    regions.push_back({begin, begin + program.variables.size()});
+  }
   Block block(program, grid, memory, regions, shared_bytes, is_dependent);
   const int64_t count = int64_t{grid.blocks[0]} * grid.blocks[1] * grid.blocks[2];
   const bool is_cut = blocks_at_ends > 0 && count > 2 * blocks_at_ends;
@@ -65,9 +76,11 @@ void run_blocks(Program& program, const Grid& grid, size_t shared_bytes, void** 
       const int64_t at[] = {block.fault_instruction, block.fault_thread, index[0], index[1],
                             index[2]};
       std::memcpy(where, at, sizeof at);
+      clear(program.variables);
       return;
     }
   }
+  if (clear(program.variables) && !is_cut) fault = "statecheck: a launch leaves a variable changed";
 }
 
 }  // namespace
@@ -83,11 +96,13 @@ PTX_EXPORT int ptx_operation(const char* name, uint8_t* widths) {
 
 // For an instruction: kind, guard, negation, target, offset, then its operands. `names` are the
 // opcodes. A constant is (column, width, bits), a special register (column, which, axis), a
-// parameter (size, offset), and `sizes` are the bytes of registers, parameters and shared memory.
+// parameter (size, offset), a variable (column, offset), and `sizes` are the bytes of registers,
+// parameters, shared memory and variables.
 PTX_EXPORT Program* ptx_program(int64_t length, const char** names, const int64_t* fields,
                                 int64_t constants, const int64_t* constant_fields, int64_t specials,
                                 const int64_t* special_fields, int64_t parameters,
-                                const int64_t* parameter_fields, const int64_t* sizes) {
+                                const int64_t* parameter_fields, int64_t variables,
+                                const int64_t* variable_fields, const int64_t* sizes) {
   auto program = std::make_unique<Program>();
   for (int64_t k = 0; k < length; ++k, fields += 5 + kMaxOperands) {
     Instruction i = {};
@@ -99,6 +114,7 @@ PTX_EXPORT Program* ptx_program(int64_t length, const char** names, const int64_
     i.offset = fields[4];
     std::memcpy(i.operands, fields + 5, sizeof i.operands);
     program->code.push_back(i);
+    program->has_atomics |= std::strncmp(names[k], "atom.", 5) == 0;
   }
   for (int64_t k = 0; k < constants; ++k, constant_fields += 3) {
     program->constants.push_back(
@@ -115,6 +131,12 @@ PTX_EXPORT Program* ptx_program(int64_t length, const char** names, const int64_
   program->register_bytes = static_cast<size_t>(sizes[0]);
   program->parameter_bytes = static_cast<size_t>(sizes[1]);
   program->shared_bytes = static_cast<size_t>(sizes[2]);
+  program->variables.resize(static_cast<size_t>(sizes[3]));
+  for (int64_t k = 0; k < variables; ++k, variable_fields += 2) {
+    const auto address =
+        reinterpret_cast<uintptr_t>(program->variables.data() + variable_fields[1]);
+    program->constants.push_back({variable_fields[0], sizeof address, address});
+  }
   program->executed.resize(program->code.size());
   return program.release();
 }

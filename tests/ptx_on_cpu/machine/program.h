@@ -43,7 +43,7 @@ struct Constant {
   uint64_t bits;
 };
 
-enum class Special : int64_t { tid, ntid, ctaid };
+enum class Special : int64_t { tid, ntid, ctaid, nctaid };
 
 struct SpecialRegister {
   int64_t column;
@@ -57,6 +57,8 @@ struct Program {
   std::vector<SpecialRegister> special_registers;
   std::vector<int64_t> parameter_sizes, parameter_offsets;
   size_t register_bytes, parameter_bytes, shared_bytes;
+  std::vector<char> variables;  // the module's, in global memory; zero between launches
+  bool has_atomics;
   std::vector<int64_t> executed;  // how often each instruction was
 };
 

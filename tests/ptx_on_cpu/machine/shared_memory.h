@@ -16,6 +16,7 @@ class SharedMemory {
   size_t size() const { return bytes_.size(); }
   void reset();  // for another block
   void pass_barrier() { ++interval_; }
+  int64_t interval() const { return interval_; }
   const char* read(size_t at, size_t size, int thread);
   void write(size_t at, size_t size, int thread, const char* data);
 

@@ -120,6 +120,7 @@ void add_integer_operations(Table& table) {
   table["or.pred"] = lanes<[](bool p, bool q) -> bool { return p | q; }>();
   table["xor.pred"] = lanes<[](bool p, bool q) -> bool { return p ^ q; }>();
   table["not.pred"] = lanes<[](bool p) { return !p; }>();
+  table["cvta.global.u64"] = lanes<move<uint64_t>>();
   table["cvta.to.global.u64"] = lanes<move<uint64_t>>();
 }
 

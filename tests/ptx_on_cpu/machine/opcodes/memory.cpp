@@ -65,12 +65,29 @@ void check_order(const Team& t, int lane) {
   throw Fault("racecheck: global memory, without a wait for the kernel ahead", lane);
 }
 
+BlockOrder::Place place_of(const Team& t, int lane) {
+  return {t.block->index, t.first_thread + lane, t.block->shared.interval()};
+}
+
 struct Global {
   static constexpr bool kIsWritten = true;
   using Address = uint64_t;
   // Calls f(lane, data) for each lane that executes.
   template <size_t size, class F>
-  static void access(Team& t, const Instruction& i, const Address* addresses, bool, F f) {
+  static void access(Team& t, const Instruction& i, const Address* addresses, bool writes, F f) {
+    if (!t.block->program.has_atomics) return access_atomically<size>(t, i, addresses, f);
+    access_atomically<size>(t, i, addresses, [&](int lane, char* data) {
+      try {
+        t.block->order.access(addresses[lane] + i.offset, place_of(t, lane), writes);
+      } catch (const Fault& fault) {
+        throw Fault(fault.what(), lane);
+      }
+      f(lane, data);
+    });
+  }
+  // The order of the blocks does not matter.
+  template <size_t size, class F>
+  static void access_atomically(Team& t, const Instruction& i, const Address* addresses, F f) {
     const Region* region = t.block->regions.data();
     if (t.block->regions.empty()) region = &region_of(*t.block, addresses[0], size, 0);
     for_each_active(t, [&](int lane) {
@@ -184,12 +201,16 @@ void add_space(Table& table, const std::string& space) {
 }
 
 // The result, if there is one, is the number before the update. Threads run one at a time.
-template <class T, T (*f)(T, T), bool has_result>
+template <class T, T (*f)(T, T), bool has_result, bool orders>
 void update(Team& t, const Instruction& i) {
   T* const d = has_result ? t.column<T>(i.operands[0]) : nullptr;
   const auto* addresses = t.column<const uint64_t>(i.operands[has_result]);
   const T* const b = t.column<const T>(i.operands[has_result + 1]);
-  Global::access<sizeof(T)>(t, i, addresses, true, [&](int lane, char* data) {
+  Global::access_atomically<sizeof(T)>(t, i, addresses, [&](int lane, char* data) {
+    if constexpr (orders) {
+      t.block->order.release(addresses[lane] + i.offset, place_of(t, lane));
+      t.block->order.acquire(addresses[lane] + i.offset, place_of(t, lane));
+    }
     T before;
     std::memcpy(&before, data, sizeof before);
     const T after = f(before, b[lane]);
@@ -201,10 +222,14 @@ void update(Team& t, const Instruction& i) {
 template <class T, T (*f)(T, T)>
 void add_update(Table& table, const std::string& operation) {
   for (const std::string order : {".", ".gpu.relaxed."}) {
-    table["atom.global" + order + operation] = {update<T, f, true>, {sizeof(T), 8, sizeof(T)}};
-    table["red.global" + order + operation] = {update<T, f, false>, {8, sizeof(T)}};
+    table["atom.global" + order + operation] = {update<T, f, true, false>,
+                                                {sizeof(T), 8, sizeof(T)}};
+    table["red.global" + order + operation] = {update<T, f, false, false>, {8, sizeof(T)}};
   }
 }
+
+// Counts up to a limit, and then from 0 again.
+uint32_t increment(uint32_t count, uint32_t limit) { return count >= limit ? 0 : count + 1; }
 
 }  // namespace
 
@@ -216,6 +241,9 @@ void add_memory_operations(Table& table) {
   add_space<Shared>(table, ".shared");
   add_update<uint32_t, maximum>(table, "max.u32");
   add_update<int32_t, maximum>(table, "max.s32");
+  using Count = uint32_t;
+  table["atom.relaxed.gpu.inc.u32"] = {update<Count, increment, true, false>, {4, 8, 4}};
+  table["atom.acq_rel.gpu.inc.u32"] = {update<Count, increment, true, true>, {4, 8, 4}};
 }
 
 }  // namespace ptx
