@@ -1,4 +1,4 @@
-// The second stage of column sums: the sums over the blocks of rows.
+// The second stage of column sums, the sums over the blocks of rows, as a kernel of its own.
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/tuning.h"
 #include "csrc/gates/column_sums.h"
@@ -33,14 +33,17 @@ __global__ void __launch_bounds__(kWarp* kBlockLanes)
 
 template <class, class Precision>
 struct AddPartialSumsOf {
-  static Error launch_for(Queue queue, const PartialSums& m) {
+  using Kernels = KernelSet<add_partial_sums<Precision>>;
+
+  static int load(int device) { return Kernels::load(device); }
+  static Error add(Queue queue, const PartialSums& m) {
     using Real = typename Precision::Real;
-    return launch_dependent<KernelSet<add_partial_sums<Precision>>>(
-        queue, add_partial_sums<Precision>, (m.columns + kWarp - 1) / kWarp, kWarp * kBlockLanes,
-        static_cast<const Real*>(m.partial), m.blocks,
-        reinterpret_cast<StorageOf<Precision>*>(m.sums), m.columns);
+    return launch_dependent<Kernels>(queue, add_partial_sums<Precision>,
+                                     (m.columns + kWarp - 1) / kWarp, kWarp * kBlockLanes,
+                                     static_cast<const Real*>(m.partial), m.blocks,
+                                     reinterpret_cast<StorageOf<Precision>*>(m.sums), m.columns);
   }
-  static constexpr AddPartialSums value = launch_for;
+  static constexpr AddPartialSums value = {load, add};
 };
 
 }  // namespace

@@ -1,8 +1,10 @@
-// Backward with a bias: dx, and in the same pass the sums of its columns, in two stages, without
-// atomics, in the order of csrc/gates/column_sums.h.
+// Backward with a bias: dx, and in the same pass the sums of its columns, in two stages, in the
+// order of csrc/gates/column_sums.h. No float is added atomically: the last block of a segment of
+// columns has the second stage.
 #pragma once
 
 #include "csrc/cuda/divisor.h"
+#include "csrc/cuda/last_block.cuh"
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/packed.h"
 #include "csrc/cuda/part.h"
@@ -107,15 +109,46 @@ template <class Gate, class Precision, class Part, class G = Gradient<Gate, Prec
 constexpr int kRowsAhead = column_sum_rows(G::vectors, Part::spacing == 1 ? Part::size : 0, G::sums,
                                            kPacked<typename Precision::Real> > 1);
 
+// The sum of a column over the blocks of rows. A thread has a few lanes at a time, so that the
+// kernel needs no more registers than for its rows.
+template <class Real>
+__device__ __forceinline__ Real add_blocks(const Real* partial, int blocks, int64_t columns) {
+  constexpr int kLanes = 32 / sizeof(Real), kLoads = 2 * kLanes;
+  Real total = 0;
+#pragma unroll 1
+  for (int lane = 0; lane < kBlockLanes; lane += kLanes) {
+    Real sum[kLanes] = {};
+#pragma unroll 1
+    for (int block = lane; block < blocks; block += 2 * kBlockLanes) {
+      const int left = blocks - block;
+      const Real* from = partial + block * columns;
+      Real loaded[kLoads] = {};
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) {
+        if (i / kLanes * kBlockLanes + i % kLanes < left) loaded[i] = *from;
+        from += i == kLanes - 1 ? (kBlockLanes - kLanes + 1) * columns : columns;
+        asm("" : "+l"(from));  // else the compiler multiplies for each address
+      }
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) sum[i % kLanes] += loaded[i];
+    }
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) total += sum[i];
+  }
+  return total;
+}
+
+// `counter` is that of the first segment, or -1 if the second stage is another kernel.
 template <class Gate, class Precision, class Part>
 __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
-    sum_columns(const __grid_constant__ ColumnSums m, const Divisor segments, int block_rows) {
+    sum_columns(const __grid_constant__ ColumnSums m, const Divisor segments, int block_rows,
+                int counter) {
   using Real = typename Precision::Real;
   constexpr int segment = kWarp * Part::size;
   constexpr int kSums = Gradient<Gate, Precision, Part>::sums;
   constexpr int kRows = kRowsAhead<Gate, Precision, Part>;
   static_assert(kWarps == kRowLanes);
-  start_dependent();  // the second stage
+  start_dependent();  // the second stage, if it is a kernel
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t block = segments.divide(blockIdx.x);
   const int64_t first_of_segment = (blockIdx.x - block * segments.divisor) * segment;
@@ -184,15 +217,47 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     for (int j = 0; j < Part::size; ++j) sums[k][warp][offset + j * Part::spacing] = sum[k][j];
   }
   __syncthreads();
-  const int column = threadIdx.x;
-  if (column >= segment || first_of_segment + column >= m.columns) return;
+  // Read anew, as what follows from it would have been in registers all the time.
+  uint32_t index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  const uint32_t row_block = segments.divide(index);
+  const uint32_t of_segment = index - row_block * segments.divisor;
+  const int64_t column = int64_t{of_segment} * segment + threadIdx.x;
+  const bool is_there = threadIdx.x < segment && column < m.columns;
+  if (is_there) {
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) {
+      Real total = sums[k][0][threadIdx.x];
+      for (int i = 1; i < kWarps; ++i) total += sums[k][i][threadIdx.x];
+      static_cast<Real*>(m.partials[k])[row_block * m.columns + column] = total;
+    }
+  }
+  if (counter < 0) return;
+  const uint32_t blocks = segments.divide(gridDim.x);
+  if (!is_last_block(counter + of_segment, blocks) || !is_there) return;
 #pragma unroll
   for (int k = 0; k < kSums; ++k) {
-    Real total = sums[k][0][column];
-    for (int i = 1; i < kWarps; ++i) total += sums[k][i][column];
-    static_cast<Real*>(m.partials[k])[block * m.columns + first_of_segment + column] = total;
+    if (!m.sums[k]) continue;
+    const Real* const partial = static_cast<const Real*>(m.partials[k]) + column;
+    const Real total = add_blocks(partial, static_cast<int>(blocks), m.columns);
+    reinterpret_cast<StorageOf<Precision>*>(m.sums[k])[column] = Storage<Precision>::store(total);
   }
 }
+
+template <class Precision>
+constexpr Dtype kDtype = std::is_same_v<Precision, fp64>   ? Dtype::float64
+                         : std::is_same_v<Precision, fp32> ? Dtype::float32
+                         : std::is_same_v<Precision, fp16> ? Dtype::float16
+                                                           : Dtype::bfloat16;
+
+// A call that needs no second kernel loads it, too: one in the capture of a graph may need it.
+template <class Precision, auto... kernels>
+struct WithSecondStage : KernelSet<kernels...> {
+  static cudaError_t load(int device) {
+    if (const cudaError_t error = KernelSet<kernels...>::load(device)) return error;
+    return static_cast<cudaError_t>(add_partial_sums(kDtype<Precision>).load(device));
+  }
+};
 
 inline bool are_vectors(const ColumnSums& m, int64_t size) {
   uintptr_t bits = reinterpret_cast<uintptr_t>(m.parameters[0]) |
@@ -206,6 +271,7 @@ inline bool are_vectors(const ColumnSums& m, int64_t size) {
   return bits % kVectorBytes == 0 && m.columns * size >= kLeastRowBytes;
 }
 
+// Both stages; the second one where m.sums are given.
 template <class Gate, class Precision>
 Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
   using T = StorageOf<Precision>;
@@ -213,14 +279,24 @@ Error launch_backward_column_sums(Queue queue, const ColumnSums& m) {
   const bool vectors = are_vectors(m, sizeof(T));
   constexpr auto of_vectors = sum_columns<Gate, Precision, Consecutive<Precision>>;
   constexpr auto of_elements = sum_columns<Gate, Precision, Spaced<Precision>>;
-  using Kernels = KernelSet<of_vectors, of_elements>;
+  using Kernels = WithSecondStage<Precision, of_vectors, of_elements>;
   const auto kernel = vectors ? of_vectors : of_elements;
   const int segment = kWarp * (vectors ? Consecutive<Precision>::size : Spaced<Precision>::size);
   static_assert(kWarp * Vector<Precision>::size <= kThreads && kWarp * kElements <= kThreads);
   const int64_t segments = (m.columns + segment - 1) / segment;
-  return launch<Kernels>(queue, kernel, segments * rows.count, kThreads, m,
-                         Divisor(static_cast<uint32_t>(segments)),
-                         static_cast<int>(rows.block_rows));
+  const bool has_sums = m.sums[0] || m.sums[1];
+  const int counter =
+      has_sums && rows.count <= kMostBlocksOfLast ? counters_of(m.partials[0], segments) : -1;
+  const Error error = launch<Kernels>(queue, kernel, segments * rows.count, kThreads, m,
+                                      Divisor(static_cast<uint32_t>(segments)),
+                                      static_cast<int>(rows.block_rows), counter);
+  if (error || counter >= 0) return error;
+  for (int k = 0; k < 2; ++k) {
+    if (!m.sums[k]) continue;
+    const PartialSums second{m.partials[k], rows.count, m.columns, m.sums[k]};
+    if (const Error error = add_partial_sums(kDtype<Precision>).add(queue, second)) return error;
+  }
+  return {};
 }
 
 template <class Gate, class Precision>

@@ -66,7 +66,12 @@ struct Map {
 };
 
 using BackwardColumnSums = Error (*)(Queue, const ColumnSums&);
-using AddPartialSums = Error (*)(Queue, const PartialSums&);
+
+// add() launches the kernel; load() loads it, onto the current device, and returns CUDA's error.
+struct AddPartialSums {
+  int (*load)(int device);
+  Error (*add)(Queue, const PartialSums&);
+};
 
 // The passes, which csrc/gates/passes.h lists.
 #define GELU_KERNELS_DECLARE(name, Function, takes_bias) \

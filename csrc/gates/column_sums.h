@@ -51,6 +51,7 @@ struct ColumnSums {
   const char* parameters[2];  // the bias, or loc and scale; consecutive, like partials
   const uint8_t* mask;        // a bit for each element in row-major order, eight in a byte
   void* partials[2];
+  char* sums[2];  // of the partials, as in PartialSums; null where they are not wanted
   int64_t rows, columns;
   Factor factor = 1;
   const uint8_t* code = nullptr;  // of the codebook, for each element in row-major order

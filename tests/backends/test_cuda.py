@@ -160,6 +160,28 @@ def captured(
     return graph, results
 
 
+def test_sums_on_several_streams() -> None:
+    """At once, a graph among them: no launch counts the blocks of another."""
+    call = next(call for call in CORE_CALLS if call.op.name == "gate_backward_bias")
+    each = [tensors(call, 4096, 4096, dtype=torch.bfloat16) for _ in range(4)]
+    expected = [call(*inputs) for inputs in each]
+    graph, replayed = captured(call, each[0])
+    streams = [torch.cuda.Stream() for _ in each]
+    torch.cuda.synchronize()
+    results: list[list[Results]] = [[] for _ in each]
+    for _ in range(10):
+        for stream, inputs, found in zip(streams, each, results, strict=True):
+            with torch.cuda.stream(stream):
+                if stream is streams[0]:
+                    graph.replay()
+                    found.append(tuple(t.clone() for t in replayed))
+                else:
+                    found.append(call(*inputs))
+    torch.cuda.synchronize()
+    for found, right in zip(results, expected, strict=True):
+        assert all(are_same(result, right) for result in found)
+
+
 def training_step(dy: Tensor, x: Tensor, bias: Tensor) -> Results:
     x, bias = x.detach().requires_grad_(), bias.detach().requires_grad_()
     y = functional.bias_gelu(x, bias)

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from gelu_kernels import functional
+from gelu_kernels.operators.types import Extent
 from tests import ptx_on_cpu
-from tests.backends.same_bits import has_sums
-from tests.calls import CORE_CALLS, DTYPES, Call
+from tests.calls import CORE_CALLS, DTYPES, Call, Shape
 from tests.layouts import LAYOUTS, arrangements
 from tests.ptx_on_cpu import cuda
 
@@ -41,8 +41,8 @@ def unused_device() -> Iterator[None]:
         yield
 
 
-def start(call: Call) -> None:
-    call(*call.inputs((4, 1024), torch.randn))
+def start(call: Call, shape: Shape = (4, 1024)) -> None:
+    call(*call.inputs(shape, torch.randn))
 
 
 # The current device
@@ -120,7 +120,8 @@ def test_a_capture_without_a_warm_up_is_refused() -> None:
 
 # Programmatic dependent launch
 
-SECOND_STAGE = next(call for call in CORE_CALLS if call.op.name == "gate_backward_bias")
+SUMS = next(call for call in CORE_CALLS if call.op.name == "gate_backward_bias")
+TWO_STAGES = (128 * 256 + 1, 4)  # test_column_sums.py says why
 
 
 @pytest.mark.parametrize("version", [80, 90, 100])
@@ -129,20 +130,21 @@ def test_the_second_stage_does_not_wait_to_be_launched(version: int) -> None:
     """Code for 9.0 or more waits in the kernel instead, as test_ptx_changes.py shows."""
     with cuda.compiled_for(version):
         before = cuda.state()
-        start(SECOND_STAGE)
+        start(SUMS, TWO_STAGES)
         after = cuda.state()
     assert after.launches == before.launches + 2
     assert after.dependent_launches - before.dependent_launches == (version >= 90)
 
 
 def test_no_other_kernel_starts_early(device: int) -> None:
-    """But for the second stage of sums, and the SOI map after the kernel that draws its seed."""
+    """But for the sums that are numbers, and the SOI map after the kernel that draws its seed."""
     for call in CORE_CALLS:
         is_map = call.op.name in ("soi_forward", "soi_cdf_forward")
+        has_numbers = Extent.NUMBER in call.op.outputs.values()
         before = cuda.state().dependent_launches
         start(call)
         starts_early = cuda.state().dependent_launches > before
-        assert starts_early == (has_sums(call) or is_map), call
+        assert starts_early == (is_map or has_numbers), call
 
 
 # Failures

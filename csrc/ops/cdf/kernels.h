@@ -86,6 +86,10 @@ void sum_parameters(const char* op, Gate gate, const Parameters& parameters, con
     const auto partial = [&](int k) {
       return data_of(partials) + (k * padded + place) * partials.element_size();
     };
+    // Of a parameter that is one number there are more partial sums.
+    const auto sum_of_columns = [&](int k) {
+      return sums[k].dim() == 1 ? data_of(sums[k]) : nullptr;
+    };
     const auto run = [&](int64_t rows, int64_t columns, Matrix dx_rows, Matrix dy_rows,
                          Matrix x_rows) {
       Device::sum_columns(op, dx, kernel,
@@ -95,6 +99,7 @@ void sum_parameters(const char* op, Gate gate, const Parameters& parameters, con
                            {data_of(vectors[0]), data_of(vectors[1])},
                            /*mask=*/nullptr,
                            {partial(0), partial(1)},
+                           {sum_of_columns(0), sum_of_columns(1)},
                            rows,
                            columns});
     };
@@ -114,14 +119,11 @@ void sum_parameters(const char* op, Gate gate, const Parameters& parameters, con
   }
 
   for (int k = 0; k < 2; ++k) {
+    if (sums[k].dim() == 1) continue;
     const char* partial = data_of(partials) + k * padded * partials.element_size();
-    if (sums[k].dim() == 1) {
-      Device::add_partial_sums(op, sums[k], {partial, blocks, columns, data_of(sums[k])});
-    } else {
-      const at::Tensor between = at::empty({kRow}, partials.options());
-      Device::add_partial_sums(op, between, {partial, padded / kRow, kRow, data_of(between)});
-      Device::add_partial_sums(op, sums[k], {data_of(between), kRow, 1, data_of(sums[k])});
-    }
+    const at::Tensor between = at::empty({kRow}, partials.options());
+    Device::add_partial_sums(op, between, {partial, padded / kRow, kRow, data_of(between)});
+    Device::add_partial_sums(op, sums[k], {data_of(between), kRow, 1, data_of(sums[k])});
   }
 }
 

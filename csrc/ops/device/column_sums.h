@@ -25,9 +25,8 @@ void sum_columns(const char* op, const Kernel& kernel, ColumnSums sums, const at
     sums.partials[0] = data_of(partial);
     sums.rows = rows;
     sums.columns = columns;
+    sums.sums[0] = data_of(dbias);
     Device::sum_columns(op, dx, kernel, sums);
-    Device::add_partial_sums(op, dbias,
-                             {data_of(partial), partial.size(0), columns, data_of(dbias)});
   };
   with_matrices(dbias.numel(), run, dx, in...);
 }

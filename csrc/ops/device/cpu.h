@@ -65,7 +65,7 @@ struct Cpu {
   }
 
   template <class SumTile>  // a cpu::BackwardColumnSums
-  static void sum_columns(const char*, const at::Tensor&, const SumTile& sum_tile,
+  static void sum_columns(const char* op, const at::Tensor& dx, const SumTile& sum_tile,
                           const ColumnSums& m) {
     const auto [block_rows, blocks] = RowBlocks(m.rows);
     const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
@@ -79,10 +79,14 @@ struct Cpu {
                  std::min(m.rows - block * block_rows, block_rows));
       }
     });
+    for (int k = 0; k < 2; ++k) {
+      if (m.sums[k]) add_partial_sums(op, dx, {m.partials[k], blocks, m.columns, m.sums[k]});
+    }
   }
 
-  static void add_partial_sums(const char*, const at::Tensor& sums, const PartialSums& m) {
-    const auto add = cpu::loops(Gate{}, dtype_of(sums), m.blocks * m.columns).add_partial_sums;
+  // The sums have the dtype of `like`.
+  static void add_partial_sums(const char*, const at::Tensor& like, const PartialSums& m) {
+    const auto add = cpu::loops(Gate{}, dtype_of(like), m.blocks * m.columns).add_partial_sums;
     const int64_t tiles = (m.columns + cpu::kColumnTile - 1) / cpu::kColumnTile;
     const int64_t tile_elements = m.blocks * std::min(m.columns, cpu::kColumnTile);
     const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / tile_elements);

@@ -73,8 +73,9 @@ struct Cuda {
                           const ColumnSums& m) {
     start(op, dx, kernel, m);
   }
-  static void add_partial_sums(const char* op, const at::Tensor& sums, const PartialSums& m) {
-    start(op, sums, cuda::add_partial_sums(dtype_of(sums)), m);
+  // The sums have the dtype and the device of `like`.
+  static void add_partial_sums(const char* op, const at::Tensor& like, const PartialSums& m) {
+    start(op, like, cuda::add_partial_sums(dtype_of(like)).add, m);
   }
 
  private:

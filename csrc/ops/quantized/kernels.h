@@ -112,6 +112,7 @@ struct QuantizedKernels<Cpu> {
                           {m.bias + tile.column * size},
                           nullptr,
                           {m.partials},
+                          /*sums=*/{},
                           m.rows,
                           m.columns};
     sum(sums, 0, 0, block * m.columns + tile.column, tile.columns, tile.rows);

@@ -51,6 +51,7 @@ def change(pattern: str, replacement: str, count: int = 0) -> ptx_on_cpu.Change:
 
 
 ROWS = (40, 512)
+MANY_ROWS = (200 * 256, 8)  # more blocks of rows than the last one takes on
 
 # What is changed, the operator, its tensors, the change, and what finds it: other bits than the
 # CPU's, or a check of the machine.
@@ -85,8 +86,24 @@ CHANGES = {
                "{ .reg .pred q; setp.eq.u32 q, %tid.x, 7; @q ret; } bar.sync 0;"),
         "synccheck",
     ),
+    "the last block does not acquire what others wrote": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"atom\.acq_rel\.gpu", "atom.relaxed.gpu"), "racecheck",
+    ),
+    "a block is counted before its threads have written": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"bar\.sync\s+0;(?=((?!bar\.sync)[\s\S])*atom\.acq_rel)", ""), "racecheck",
+    ),
+    "the count of blocks does not end at 0": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"(atom\.acq_rel\S+ %r\d+, \[%rd\d+\]), %r\d+;", r"\1, -1;"), "statecheck",
+    ),
+    "an earlier block takes itself for the last": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"(atom\.acq_rel[\s\S]*?setp)\.eq", r"\1.ne"), "bits|racecheck",
+    ),
     "the second stage does not wait for the first": (
-        CUDA, "gate_backward_bias", ROWS, ordinary(FP32), change(r"griddepcontrol\.wait;", ""),
+        CUDA, "gate_backward_bias", MANY_ROWS, ordinary(FP32), change(r"griddepcontrol\.wait;", ""),
         "racecheck",
     ),
     "Triton's second stage does not wait for the first": (
@@ -94,7 +111,7 @@ CHANGES = {
         "racecheck",
     ),
     "some threads do not wait for the first stage": (
-        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        CUDA, "gate_backward_bias", MANY_ROWS, ordinary(FP32),
         change(r"griddepcontrol\.wait;",
                "{ .reg .pred q; setp.ne.u32 q, %tid.x, 7; @q griddepcontrol.wait; }"),
         "racecheck",
@@ -132,7 +149,7 @@ CHANGES = {
         CUDA, "gate_forward", ROWS, subnormal, change(r"fma\.rn\.f32", "fma.rn.ftz.f32"), "bits",
     ),
     "partial sums have another stride": (
-        CUDA, "gate_backward_bias", (3000, 512), ordinary(FP32),
+        CUDA, "gate_backward_bias", MANY_ROWS, ordinary(FP32),
         change(r"(add_partial_sums[\s\S]*?shl\.b64\s+%rd\d+, %rd\d+), 7;", r"\1, 8;"),
         "memcheck|bits",
     ),
