@@ -30,6 +30,15 @@ def philox(octet, PART: tl.constexpr, seed):
 
 
 @triton.jit
+def seed_of(argument):
+    """The seed, if the argument is its address or its value."""
+    if argument.dtype.is_ptr():
+        return tl.load(argument)
+    else:
+        return argument.to(tl.int64)
+
+
+@triton.jit
 def words_of_pair(first, second):
     """The random words of an even element and the next one, from a word of each part."""
     return first << 16 | (second & 0xFFFF), (first & 0xFFFF0000) | second >> 16

@@ -96,7 +96,7 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
   Real value[kMaskBlock], derivative[kMaskBlock];
   uint32_t words[kMaskBlock] = {};
   uint8_t codes[kMaskBlock];
-  const PhiloxOctets random(m.seed ? static_cast<uint64_t>(*m.seed) : 0);
+  const PhiloxOctets random(m.is_random ? m.seed.get() : 0);
   const Codebook codebook = m.codebook;
   const Rounding rounding = m.rounding;
   const uint32_t threshold = m.threshold;
@@ -107,7 +107,7 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
   for (int64_t i = begin; i < end; i += kMaskBlock) {
     const int64_t n = end - i < kMaskBlock ? end - i : kMaskBlock;
     const int64_t padded = round_up(n, kFlagVector);
-    if (m.seed) draw_words(words, i, n, random, m.index);
+    if (m.is_random) draw_words(words, i, n, random, m.index);
     evaluate(padded, value, derivative, read(x_buffer, x, i, n),
              m.bias ? read(bias_buffer, bias, i, n) : bias_buffer);
 
@@ -122,7 +122,7 @@ void forward(const CodedForwardOperands& m, Evaluate evaluate, int64_t begin, in
     }
     if (!y_place) write(y, y_buffer, i, n);
 
-    if (m.seed) {
+    if (m.is_random) {
       encode_random(padded, codes, derivative, words, codebook, rounding, threshold);
     } else {
       encode_nearest(padded, codes, derivative, codebook);

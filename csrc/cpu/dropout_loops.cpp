@@ -133,7 +133,7 @@ void forward(const DropoutForwardOperands& m, Evaluate evaluate, int64_t begin, 
   Real value[kMaskBlock];
   uint32_t words[kMaskBlock] = {};
   uint8_t flags[kMaskBlock];
-  const PhiloxOctets random(static_cast<uint64_t>(*m.seed));
+  const PhiloxOctets random(m.seed.get());
   const GlobalIndex index = m.index;
   const uint32_t threshold = m.dropout.threshold;
   const Real factor = m.dropout.factor.as<Real>();

@@ -123,7 +123,7 @@ void forward(const SoiForwardOperands& m, int64_t begin, int64_t end) {
   uint16_t halves[kMaskBlock + kDrawn] = {};
   uint32_t words[kMaskBlock] = {};
   uint8_t flags[kMaskBlock];
-  const PhiloxOctets random(static_cast<uint64_t>(*m.seed));
+  const PhiloxOctets random(m.seed.get());
   const GlobalIndex index = m.index;
   uint8_t* const mask = m.mask;
   for (int64_t i = begin; i < end; i += kMaskBlock) {

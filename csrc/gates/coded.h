@@ -5,6 +5,7 @@
 #include "csrc/gates/codebook.h"
 #include "csrc/gates/column_sums.h"
 #include "csrc/random/philox.h"
+#include "csrc/random/seed.h"
 
 namespace gelu_kernels {
 
@@ -12,9 +13,10 @@ namespace gelu_kernels {
 // under the threshold, and the code is that of 0; elsewhere y is times the factor.
 struct CodedForwardOperands {
   Matrix y, x;
-  const char* bias;     // consecutive; null if there is none
-  uint8_t* code;        // an unused half of the last byte becomes 0
-  const int64_t* seed;  // null if nothing is random
+  const char* bias;  // consecutive; null if there is none
+  uint8_t* code;     // an unused half of the last byte becomes 0
+  bool is_random;    // else there is no seed
+  Seed seed;
   Codebook codebook;
   Rounding rounding;
   bool drops;

@@ -14,8 +14,9 @@ void check_draw(const char* op, const at::Tensor& x, const at::Tensor& seed,
                     " dimensions");
   TORCH_CHECK_TYPE(seed.scalar_type() == at::kLong, "gelu_kernels::", op,
                    ": seed must be int64, got ", dtype_name(seed.scalar_type()));
-  TORCH_CHECK_VALUE(seed.device() == x.device(), "gelu_kernels::", op,
-                    ": seed must be on the device of x, ", x.device(), ", got ", seed.device());
+  TORCH_CHECK_VALUE(seed.is_cpu() || seed.device() == x.device(), "gelu_kernels::", op,
+                    ": seed must be on the CPU or on the device of x, ", x.device(), ", got ",
+                    seed.device());
   const auto check_index = [op](const char* name, int64_t value) {
     TORCH_CHECK_VALUE(value >= 0, "gelu_kernels::", op, ": ", name, " must not be negative, got ",
                       value);

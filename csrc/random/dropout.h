@@ -4,6 +4,7 @@
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/random/philox.h"
+#include "csrc/random/seed.h"
 
 namespace gelu_kernels {
 
@@ -19,7 +20,7 @@ struct DropoutForwardOperands {
   Matrix up;         // or null: 1
   const char* bias;  // or null: 0; consecutive
   uint8_t* mask;     // unused bits of the last byte become 0
-  const int64_t* seed;
+  Seed seed;
   GlobalIndex index;
   Dropout dropout;
   int64_t rows, columns;

@@ -4,6 +4,7 @@
 
 #include "csrc/gates/column_sums.h"
 #include "csrc/random/philox.h"
+#include "csrc/random/seed.h"
 
 namespace gelu_kernels {
 
@@ -15,7 +16,7 @@ struct SoiForwardOperands {
   // copies as an octet has elements.
   Matrix loc, scale;
   uint8_t* mask;  // unused bits of the last byte become 0
-  const int64_t* seed;
+  Seed seed;
   GlobalIndex index;
   int64_t rows, columns;
 };

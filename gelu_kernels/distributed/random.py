@@ -231,7 +231,8 @@ def draw_shard(
     Each process group in turn divides the dimension given in `dims`; -1 divides none.
     """
     start, size = [0] * len(shape), list(shape)
-    seed = seed.clone()
+    # One of the CPU too: a process group may be a GPU's alone.
+    seed = seed.to(tensors[0].device, non_blocking=True, copy=True)
     for dim, name in zip(dims, groups, strict=True):
         group = _resolve_process_group(name)
         dist.broadcast(seed, group=group, group_src=0)

@@ -49,8 +49,8 @@ UNSUITED = [
 ]
 
 
-def elsewhere(of: str) -> Bad:
-    message = f"must be on the device of {of}, cpu, got meta"
+def elsewhere(of: str, place: str = "on the device of") -> Bad:
+    message = f"must be {place} {of}, cpu, got meta"
     return Bad("elsewhere", lambda t: t.to("meta"), ValueError, message, has_meta=False)
 
 
@@ -133,7 +133,7 @@ def no_scalar(of: str) -> list[Bad]:
     return [
         Bad("int32", Tensor.int, TypeError, "must be int64, got torch.int32"),
         Bad("1-d", lambda t: t[None], ValueError, "must be 0-d, got 1 dimensions"),
-        elsewhere(of),
+        elsewhere(of, "on the CPU or on the device of"),
     ]
 
 

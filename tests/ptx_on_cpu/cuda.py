@@ -142,6 +142,16 @@ def capture() -> Iterator[None]:
         library().ptx_on_cpu_capture(False)
 
 
+@contextmanager
+def seeds_by_value() -> Iterator[None]:
+    """Kernels are passed a seed's value, as if it were the CPU's, and not its address."""
+    library().ptx_on_cpu_pass_seeds(True)
+    try:
+        yield
+    finally:
+        library().ptx_on_cpu_pass_seeds(False)
+
+
 def fail_next(error: int = INVALID_CONFIGURATION) -> None:
     """Makes the next load or launch of a kernel fail."""
     library().ptx_on_cpu_fail_next(error)

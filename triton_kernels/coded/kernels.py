@@ -12,6 +12,7 @@ from gelu_kernels.triton_kernels.octets import (
     place_along,
     words_of_octets,
 )
+from gelu_kernels.triton_kernels.philox import seed_of
 from gelu_kernels.triton_kernels.storage import round_value, widened
 from gelu_kernels.triton_kernels.tile import origin
 
@@ -58,7 +59,7 @@ def map_octets(
     derivative = DERIVATIVE(total, C)
     rounding = 0.5
     if seed is not None:
-        words = words_of_octets(tl.load(seed), first, begin, index, stored.dtype, GROUPED)
+        words = words_of_octets(seed_of(seed), first, begin, index, stored.dtype, GROUPED)
         if DITHER:
             rounding = (words & 0xFFFF).to(tl.int32).to(tl.float32) * (2.0**-16)
     codes = encode(derivative, rounding, LEVELS, ZERO, NAN)

@@ -11,6 +11,7 @@ from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.dropout.operators import factor_of, threshold_of
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
+from gelu_kernels.triton_kernels.seed import argument
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, map_tiles, soi_tiles
 
 contiguous = torch.contiguous_format
@@ -32,7 +33,7 @@ class ForwardKey(NamedTuple):
     gate: str
     dtype: torch.dtype
     is_biased: bool
-    is_random: bool
+    seed: str | None  # its type; None if nothing is random
     aligned: bool
     rows: int
     columns: int
@@ -53,7 +54,7 @@ def specialize_forward(key: ForwardKey) -> Specialization:
         "*u8",
         operand,
         operand if key.is_biased else None,
-        "*i64" if key.is_random else None,
+        key.seed,
         *["i64"] * 2,
         "i64:8",
         *["i64"] * 5,
@@ -97,11 +98,12 @@ def coded_forward(
     row_columns = elements if repeated else columns
     rows = elements // row_columns
     tiles = soi_tiles(rows, row_columns, x.itemsize, 1 + (bias is not None))
+    own_seed = argument(seed, x)
     key = ForwardKey(
         gate,
         x.dtype,
         bias is not None,
-        seed is not None,
+        own_seed.type,
         are_aligned((dense_y, dense_x, bias), ()),
         *tiles[:3],
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
@@ -113,10 +115,10 @@ def coded_forward(
         bits,
     )
     row_step = row_columns if rows > 1 else 0
-    tensors = (dense_y, code, dense_x, bias, seed)
+    tensors = (dense_y, code, dense_x, bias, *own_seed.tensors)
     integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
-    dropout = (threshold_of(p), factor_of(p))
-    launch("coded_forward", key, specialize_forward, tiles.grid, tensors, (*integers, *dropout))
+    numbers = (*own_seed.numbers, *integers, threshold_of(p), factor_of(p))
+    launch("coded_forward", key, specialize_forward, tiles.grid, tensors, numbers)
     if dense_y is not y:
         y.copy_(dense_y)
 

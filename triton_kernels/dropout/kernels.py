@@ -17,6 +17,7 @@ from gelu_kernels.triton_kernels.octets import (
     selected,
     words_of_octets,
 )
+from gelu_kernels.triton_kernels.philox import seed_of
 from gelu_kernels.triton_kernels.storage import as_factor
 from gelu_kernels.triton_kernels.tile import origin
 
@@ -44,7 +45,7 @@ def map_octets(
         left, inside = in_matrix(row, column, rows_left, columns_left)
         in_mask = left > 0
     y_row, x_row, up_row = strides
-    key = tl.load(seed)
+    key = seed_of(seed)
     xs = tl.load(x + place_in(row, column, x_row), inside)
     total = number(xs, C)
     if up is not None:

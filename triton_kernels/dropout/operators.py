@@ -9,6 +9,7 @@ from torch import Tensor
 from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
+from gelu_kernels.triton_kernels.seed import argument
 from gelu_kernels.triton_kernels.tuning import soi_tiles
 
 ORDERS = {"forward": ("value",), "backward": ("value", "derivative")}
@@ -67,6 +68,7 @@ class Key(NamedTuple):
     octets: int  # of each thread
     repeated: bool
     index: tuple[bool, ...]  # for forward: GROUPED, and whether row_length is given
+    seed: str | None  # for forward: its type
 
 
 def specialize(key: Key) -> Specialization:
@@ -78,7 +80,7 @@ def specialize(key: Key) -> Specialization:
     strides = [row] * len(operands)
     if key.kernel == "forward":
         y, *inputs = operands
-        tensors, numbers, place = [y, mask, *inputs, bias, "*i64"], ["i64", number], ["i64"] * 3
+        tensors, numbers, place = [y, mask, *inputs, bias, key.seed], ["i64", number], ["i64"] * 3
     else:
         tensors, numbers, place = [*operands, bias, mask], [number], []
     arguments = (*tensors, *numbers, "i64", "i64", *strides, "i64", *place)
@@ -107,6 +109,7 @@ def start(
     tensors = (*m.tensors, bias)
     given = tuple([t is not None for t in tensors])
     tiles = soi_tiles(m.rows, m.columns, first.itemsize, sum(given[len(results) :]))
+    own_seed = argument(seed, first)
     key = Key(
         kernel,
         gate,
@@ -117,11 +120,15 @@ def start(
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
         m.repeated,
         index,
+        own_seed.type,
     )
-    pointers = (*tensors, mask) if seed is None else (first, mask, *tensors[1:], seed)
+    pointers = (*tensors, mask)
+    if seed is not None:
+        pointers = (first, mask, *tensors[1:], *own_seed.tensors)
     repeat = 0 if bias is None else bias.numel()
     integers = (m.rows, m.columns, *m.strides, repeat, *place)
-    launch(op, key, specialize, tiles.grid, pointers, (*numbers, *integers))
+    numbers = (*own_seed.numbers, *numbers, *integers)
+    launch(op, key, specialize, tiles.grid, pointers, numbers)
     for result, written in zip(results, m.tensors, strict=False):
         if written is not result:
             result.copy_(written)

@@ -17,6 +17,7 @@ from gelu_kernels.triton_kernels.octets import (
     selected,
     words_of_octets,
 )
+from gelu_kernels.triton_kernels.philox import seed_of
 from gelu_kernels.triton_kernels.storage import widened
 from gelu_kernels.triton_kernels.tile import origin
 
@@ -71,7 +72,7 @@ def map_octets(
     if rows is not None:
         left, inside = in_matrix(row, column, rows, columns)
         in_mask = left > 0
-    key = tl.load(seed)
+    key = seed_of(seed)
     result = tl.load(x + place, inside)
     total = number(result, C)
     in_row = place_along(first, begin, column, repeat)

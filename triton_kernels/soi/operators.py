@@ -8,6 +8,7 @@ from torch import Tensor
 from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import are_aligned, integer, pointer
+from gelu_kernels.triton_kernels.seed import argument
 from gelu_kernels.triton_kernels.tuning import soi_tiles
 
 contiguous = torch.contiguous_format
@@ -17,6 +18,7 @@ class ForwardKey(NamedTuple):
     gate: str
     dtype: torch.dtype
     beside: tuple[bool, bool, bool]  # which of bias, loc and scale are given
+    seed: str  # its type
     aligned: bool
     rows: int
     columns: int
@@ -41,14 +43,14 @@ def specialize_forward(key: ForwardKey) -> Specialization:
         "*u8",  # of unknown alignment, else threads exchange bytes to store more at once
         operand,
         *beside,
-        "*i64",
+        key.seed,
         "i64",
         "i64",
         "i64:8",
         *["i64"] * 4,
     )
     return Specialization(
-        "soi.kernels.soi_forward", arguments, key[4:], key.gate, ("in_tail",), "random"
+        "soi.kernels.soi_forward", arguments, key[5:], key.gate, ("in_tail",), "random"
     )
 
 
@@ -111,10 +113,12 @@ def draw(
     row_columns = elements if repeated else columns
     rows = elements // row_columns
     tiles = soi_tiles(rows, row_columns, x.itemsize, 1 + len(vectors))
+    own_seed = argument(seed, x)
     key = ForwardKey(
         gate,
         x.dtype,
         tuple(t is not None for t in beside),
+        own_seed.type,
         are_aligned((dense_y, dense_x, *vectors), ()),
         *tiles[:3],
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
@@ -124,9 +128,10 @@ def draw(
         *(t is not None and t.dim() == 0 for t in beside[1:]),
     )
     row_step = row_columns if rows > 1 else 0
-    tensors = (dense_y, mask, dense_x, *beside, seed)
+    tensors = (dense_y, mask, dense_x, *beside, *own_seed.tensors)
     integers = (rows, row_columns, row_step, columns, offset, row_length, row_stride)
-    launch(op, key, specialize_forward, tiles.grid, tensors, integers)
+    numbers = (*own_seed.numbers, *integers)
+    launch(op, key, specialize_forward, tiles.grid, tensors, numbers)
     if dense_y is not y:
         y.copy_(dense_y)
 

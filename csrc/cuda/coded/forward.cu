@@ -25,7 +25,7 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const CodedFor
   const Real factor = m.factor.as<Real>();
   uint64_t codes = 0;
   RandomWords first = {}, second = {};
-  if (m.seed) {
+  if (m.is_random) {
     const uint64_t of_whole = static_cast<uint64_t>(m.index.offset) / kOctet + octet;
     first = philox(of_whole, 0, seed);
     second = philox(of_whole, 1, seed);
@@ -79,13 +79,13 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
   Cursor here(begin, octets.columns);
-  ElementWords words(begin, m.index, row_length, m.seed ? *m.seed : 0);
+  ElementWords words(begin, m.index, row_length, m.is_random ? m.seed.get() : 0);
   uint64_t codes = 0;
 #pragma unroll 1
   for (int i = 0; i < left; ++i) {
     Real number = S::load(*reinterpret_cast<const T*>(tile_at(m.x, here.row, here.column).data));
     if (m.bias) number += S::load(reinterpret_cast<const T*>(m.bias)[here.column]);
-    const uint32_t word = m.seed ? words.next(row_length) : 0;
+    const uint32_t word = m.is_random ? words.next(row_length) : 0;
     const bool kept = word >= m.threshold;
     const Real value = Gate::template value<Precision>(number);
     const Real derivative = Gate::template derivative<Precision>(number);
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads,
   for (int i = 0; i < kOctets; ++i) {
     x[i] = Octet<Precision>::load(octets.at<T>(m.x, static_cast<uint32_t>(first) + i * kThreads));
   }
-  const uint64_t seed = m.seed ? *m.seed : 0;
+  const uint64_t seed = m.is_random ? m.seed.get() : 0;
 #pragma unroll
   for (int i = 0; i < kOctets; ++i) {
     const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;

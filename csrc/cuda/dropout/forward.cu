@@ -62,7 +62,7 @@ __device__ __forceinline__ void draw_elements(const DropoutForwardOperands& m, c
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
   Cursor here(begin, octets.columns);
-  ElementWords words(begin, m.index, row_length, *m.seed);
+  ElementWords words(begin, m.index, row_length, m.seed.get());
   uint32_t mask = 0;
 #pragma unroll 1
   for (int i = 0; i < left; ++i) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads, Plan<Precision>::blocks)
     x[i] = Octet<Precision>::load(octets.at<T>(m.x, octet));
     if (m.up.data) up[i] = Octet<Precision>::load(octets.at<T>(m.up, octet));
   }
-  const uint64_t seed = *m.seed;
+  const uint64_t seed = m.seed.get();
 #pragma unroll
   for (int i = 0; i < count; ++i) {
     const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;

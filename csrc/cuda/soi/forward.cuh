@@ -171,7 +171,7 @@ __device__ __forceinline__ void forward_elements(const SoiForwardOperands& m, co
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
   Cursor here(begin, octets.columns);
-  ElementWords words(begin, m.index, row_length, *m.seed);
+  ElementWords words(begin, m.index, row_length, m.seed.get());
   uint32_t mask = 0;
 #pragma unroll 1
   for (int i = 0; i < left; ++i) {
@@ -244,7 +244,8 @@ __global__ void __launch_bounds__(kSoiThreads, Beside<Precision>::blocks)
     if (is_inside(i)) x[i] = V::load(at(m.x, i));
   }
   const Beside<Precision> beside(m, column, part);
-  const uint64_t seed = *m.seed, first_of_whole = static_cast<uint64_t>(m.index.offset) / kOctet;
+  const uint64_t seed = m.seed.get();
+  const uint64_t first_of_whole = static_cast<uint64_t>(m.index.offset) / kOctet;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (!is_inside(i)) return;

@@ -17,8 +17,8 @@ void check_coded_backward(const char* op, const Tensor& dy, const Tensor& code, 
 
 // y = g(x + bias), after dropout with probability p, and the code of g'(x + bias):
 // csrc/gates/coded.h defines both. The code is the nearest, or with `dither` one of the two nearest
-// at random. Where anything is random, seed is an int64 scalar on the device of x; GlobalIndex says
-// which random bits it gives an element.
+// at random. Where anything is random, seed is an int64 scalar on the CPU or on the device of x;
+// GlobalIndex says which random bits it gives an element.
 struct CodedForward : Operator<CodedForward, std::tuple<Tensor, Tensor>(
                                                  const Tensor&, const OptionalTensor&,
                                                  const OptionalTensor&, std::string_view, int64_t,
@@ -52,8 +52,8 @@ struct CodedForward : Operator<CodedForward, std::tuple<Tensor, Tensor>(
         CodedKernels<Device>::forward(
             name(), x, id,
             {y_rows, x_rows, bias ? data_of(own_bias) : nullptr,
-             reinterpret_cast<uint8_t*>(data_of(code)),
-             seed ? seed->const_data_ptr<int64_t>() : nullptr, codebook, Rounding(dither), p > 0,
+             reinterpret_cast<uint8_t*>(data_of(code)), seed.has_value(),
+             seed ? Device::seed_of(*seed) : Seed{}, codebook, Rounding(dither), p > 0,
              dropout->threshold, dropout->factor, index, rows, columns});
       };
       in_row_major_order(/*by_rows=*/bias.has_value(), run, y, x);

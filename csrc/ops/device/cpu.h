@@ -14,6 +14,7 @@
 #include "csrc/cpu/loops.h"
 #include "csrc/ops/device/huge_pages.h"
 #include "csrc/ops/layout.h"
+#include "csrc/random/seed.h"
 
 namespace gelu_kernels {
 
@@ -41,6 +42,10 @@ struct Cpu {
   }
   static at::Tensor empty(const at::Tensor&, at::IntArrayRef sizes, at::ScalarType dtype) {
     return in_huge_pages(at::detail::empty_cpu(sizes, dtype));
+  }
+
+  static Seed seed_of(const at::Tensor& seed) {
+    return {/*in_memory=*/nullptr, *seed.const_data_ptr<int64_t>()};
   }
 
   // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.

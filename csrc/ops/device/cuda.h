@@ -13,6 +13,7 @@
 #include "csrc/cuda/kernels.h"
 #include "csrc/ops/device/cuda_rows.h"
 #include "csrc/ops/layout.h"
+#include "csrc/random/seed.h"
 
 namespace gelu_kernels {
 
@@ -45,6 +46,9 @@ struct Cuda {
   static at::Tensor empty(const at::Tensor& x, at::IntArrayRef sizes, at::ScalarType dtype) {
     return at::empty(sizes, x.options().dtype(dtype));
   }
+
+  // One on the device is read by the kernel, without waiting for it here.
+  static Seed seed_of(const at::Tensor& seed);
 
   // Runs a pass over the elements of its outputs and then of its inputs, which broadcast to them.
   // `bias` is optional, or std::nullopt for a pass that takes none; the last `columns` of the

@@ -13,6 +13,11 @@ cuda::Queue queue_of(const at::Tensor& x) {
   return {x.device().index(), stream.native_handle()};
 }
 
+Seed Cuda::seed_of(const at::Tensor& seed) {
+  const int64_t* const data = seed.const_data_ptr<int64_t>();
+  return seed.is_cpu() ? Seed{nullptr, *data} : Seed{data, 0};
+}
+
 // gelu_kernels/backend.py registers Triton's kernels where these leave room for them.
 TORCH_LIBRARY_IMPL(gelu_kernels, CUDA, m) {
   const char* backend = std::getenv("GELU_KERNELS_BACKEND");

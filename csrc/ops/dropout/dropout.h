@@ -30,11 +30,10 @@ Tensor draw_dropout(const char* op, Gate gate, double p, const Tensor& y, const 
     const Tensor own_bias = bias ? bias->contiguous() : Tensor();
     const auto run = [&](int64_t rows, int64_t columns, Matrix y_rows, Matrix x_rows,
                          Matrix up_rows = {}) {
-      DropoutKernels<Device>::forward(
-          op, x, gate,
-          {y_rows, x_rows, up_rows, bias ? data_of(own_bias) : nullptr,
-           reinterpret_cast<uint8_t*>(data_of(mask)), seed.const_data_ptr<int64_t>(), index,
-           *dropout, rows, columns});
+      DropoutKernels<Device>::forward(op, x, gate,
+                                      {y_rows, x_rows, up_rows, bias ? data_of(own_bias) : nullptr,
+                                       reinterpret_cast<uint8_t*>(data_of(mask)),
+                                       Device::seed_of(seed), index, *dropout, rows, columns});
     };
     if (up) {
       in_row_major_order(/*by_rows=*/false, run, y, x, *up);

@@ -36,10 +36,10 @@ std::tuple<Tensor, Tensor> draw(const char* op, Gate gate, const Tensor& x,
       by_rows |= !is_number;
     }
     const auto run = [&](int64_t rows, int64_t columns, Matrix y_rows, Matrix x_rows) {
-      SoiKernels<Device>::forward(op, x, gate,
-                                  {y_rows, x_rows, bias ? data_of(own_bias) : nullptr, layouts[0],
-                                   layouts[1], reinterpret_cast<uint8_t*>(data_of(mask)),
-                                   seed.const_data_ptr<int64_t>(), index, rows, columns});
+      SoiKernels<Device>::forward(
+          op, x, gate,
+          {y_rows, x_rows, bias ? data_of(own_bias) : nullptr, layouts[0], layouts[1],
+           reinterpret_cast<uint8_t*>(data_of(mask)), Device::seed_of(seed), index, rows, columns});
     };
     in_row_major_order(by_rows, run, y, x);
   }
@@ -47,8 +47,8 @@ std::tuple<Tensor, Tensor> draw(const char* op, Gate gate, const Tensor& x,
 }
 
 // y = m (x + bias) with m ~ Bernoulli(F(x + bias)), and the mask of m: bit i % 8 of byte i / 8
-// belongs to element i in row-major order. seed is an int64 scalar on the device of x; GlobalIndex
-// says which random bits it gives an element.
+// belongs to element i in row-major order. seed is an int64 scalar on the CPU or on the device of
+// x; GlobalIndex says which random bits it gives an element.
 struct SoiForward : Operator<SoiForward, std::tuple<Tensor, Tensor>(
                                              const Tensor&, const OptionalTensor&, const Tensor&,
                                              std::string_view, int64_t, int64_t, int64_t)> {

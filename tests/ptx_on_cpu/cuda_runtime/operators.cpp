@@ -11,6 +11,7 @@ namespace gelu_kernels {
 namespace {
 
 int device = 0;
+bool passes_seeds = false;
 
 std::unique_ptr<torch::Library> library;
 
@@ -22,6 +23,11 @@ struct Silence : c10::WarningHandler {
 }  // namespace
 
 cuda::Queue queue_of(const at::Tensor&) { return {device, callers_stream()}; }
+
+Seed Cuda::seed_of(const at::Tensor& seed) {
+  const int64_t* const data = seed.const_data_ptr<int64_t>();
+  return passes_seeds ? Seed{nullptr, *data} : Seed{data, 0};
+}
 
 }  // namespace gelu_kernels
 
@@ -35,6 +41,9 @@ PTX_ON_CPU_EXPORT void ptx_on_cpu_enable() {
 
 // The device of every tensor.
 PTX_ON_CPU_EXPORT void ptx_on_cpu_put_tensors_on(int device) { gelu_kernels::device = device; }
+
+// Seeds are the CPU's: their values are passed, and not their addresses.
+PTX_ON_CPU_EXPORT void ptx_on_cpu_pass_seeds(bool on) { gelu_kernels::passes_seeds = on; }
 
 // The kernels for the CPU come back.
 PTX_ON_CPU_EXPORT void ptx_on_cpu_disable() { gelu_kernels::library.reset(); }
