@@ -5,6 +5,9 @@ forward pass is recomputed. With another seed the gradient would have another ma
 Plain checkpointing restores the generator's state before it recomputes. Two others do not: the
 partitioner of torch.compile under a memory budget, and selective checkpointing, for operators that
 draw after one that is not recomputed.
+
+An eager call on a GPU that none of these rules can see computes the same seed without the operator
+(csrc/ops/random.cpp).
 """
 
 from collections.abc import Callable, Iterator

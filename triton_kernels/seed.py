@@ -19,5 +19,5 @@ def argument(seed: Tensor | None, x: Tensor) -> Seed:
     if seed is None:
         return Seed(None, (None,), ())
     if is_by_value(seed, x):
-        return Seed("i64", (), (seed.item(),))
+        return Seed("i64", (), (int(seed),))
     return Seed("*i64", (seed,), ())

@@ -21,4 +21,14 @@ auto make_node() {
   }
 }
 
+// Whether kernels for the stream may go to a graph. From torch 2.13 on a stream knows.
+template <class Stream>
+bool may_capture(const Stream& stream) {
+  if constexpr (requires { stream.is_capturing(); }) {
+    return stream.is_capturing();
+  } else {
+    return true;
+  }
+}
+
 }  // namespace gelu_kernels

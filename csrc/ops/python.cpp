@@ -1,5 +1,5 @@
 // gelu_kernels._C: the public operators by the quickest binding, the list of gates, the facts of
-// the build, and thresholds of the SOI map for tests.
+// the build, and for tests thresholds of the SOI map and seeds of a GPU's generator.
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <torch/csrc/utils/pybind.h>
@@ -118,5 +118,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   });
   m.def("gates", &gates);
   m.def("soi_thresholds", &gelu_kernels::soi_thresholds, py::arg("x"), py::arg("gate"));
+  m.def("seed_of_state", &gelu_kernels::seed_of_state, py::arg("generator_seed"),
+        py::arg("offset"));
   m.def("build_info", [] { return py::dict(py::cast(gelu_kernels::build_info())); });
 }

@@ -9,6 +9,7 @@ from threading import Timer
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from gelu_kernels import functional
 from gelu_kernels.operators.types import IN_ROW_MAJOR_ORDER
@@ -250,6 +251,54 @@ def test_each_replay_draws_a_mask() -> None:
     assert not torch.equal(*masks)
     torch.cuda.manual_seed(7)
     assert all(torch.equal(functional.soi_map(x) != 0, mask) for mask in masks)
+
+
+def test_every_mode_draws_the_same_masks() -> None:
+    x = torch.randn(1000, 520, device="cuda")
+    function = functional.soi_map
+    graph, (replayed,) = captured(lambda x: (function(x),), [x])
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+
+    def recomputed(x: Tensor) -> Tensor:
+        leaf = x.clone().requires_grad_()
+        y = checkpoint(function, leaf, use_reentrant=False)
+        return torch.autograd.grad(y.sum(), leaf)[0]
+
+    def replay(x: Tensor) -> Tensor:
+        graph.replay()
+        return replayed
+
+    def masks(draw: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        torch.cuda.manual_seed(7)
+        return [draw(x) != 0 for _ in range(2)]
+
+    expected = masks(function)
+    for draw in (compiled, replay, recomputed):
+        assert all(map(torch.equal, masks(draw), expected)), draw
+
+
+STATES = [(0, 0), (1, 4), (2**63, 2**34), (2**64 - 1, 2**63 + 8)]  # a generator's seed and offset
+
+
+def test_a_seed_is_that_of_torchs_kernel() -> None:
+    x = torch.empty(1, device="cuda")
+    ops.draw_seed(x)  # the first on a device is drawn by that kernel
+    is_on_host = hasattr(torch.Stream, "is_capturing")
+    assert ops.draw_seed(x).device.type == ("cpu" if is_on_host else "cuda")
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+
+    def drawn(draw: Callable[[], Tensor], seed: int, offset: int) -> tuple[int, int]:
+        generator.manual_seed(seed)
+        generator.set_offset(offset)
+        return int(draw()), generator.get_offset()
+
+    for state in STATES:
+        ours = drawn(lambda: ops.draw_seed(x), *state)
+        expected = drawn(
+            lambda: torch.empty((), dtype=torch.int64, device="cuda").random_(2**63 - 1), *state
+        )
+        assert ours == expected, state
 
 
 def test_compiled_into_graphs() -> None:
