@@ -56,7 +56,8 @@ struct RowsOfX {
   }
 };
 
-// The part that a Gradient keeps of the mask.
+// The part that a Gradient keeps of the mask. A warp's rows are kWarps apart, as many as a byte has
+// bits, so that the lane's bits begin at the same bit of a byte in all of them.
 template <class Part>
 struct RowsOfMask {
   static constexpr int vectors = 1;
@@ -74,33 +75,39 @@ struct RowsOfMask {
       cuda::unpack(x, numbers);
 #pragma unroll
       for (int k = 0; k < static_cast<int>(sizeof(Numbers) / sizeof(Real)); ++k) {
-        const uint32_t bits = Part::spacing == 1 ? bytes[0] >> (j + k) : bytes[j + k];
-        numbers[k] = bits >> first_bit & 1 ? numbers[k] : Real(0);
+        const uint32_t bits = bytes[Part::spacing == 1 ? 0 : j + k] >> first_bit;
+        const bool kept = bits & (Part::spacing == 1 ? 1 << (j + k) : 1);
+        numbers[k] = kept ? numbers[k] : Real(0);
       }
       memcpy(&x, numbers, sizeof x);
       return x;
     }
   };
 
-  const uint8_t* mask;
-  int64_t bit, step;
-  int left;
+  const uint8_t* row;
+  int64_t step;
+  int first_bit, left;
 
   __device__ __forceinline__ RowsOfMask(const ColumnSums& m, int64_t row, int64_t column, int left)
-      : mask(m.mask), bit(row * m.columns + column), step(kWarps * m.columns), left(left) {}
+      : step(m.columns), left(left) {
+    static_assert(kWarps == 8);
+    const uint64_t bit = row * m.columns + column;
+    this->row = m.mask + bit / 8;
+    first_bit = Part::spacing == 1 && Part::size == 8 ? 0 : bit % 8;
+  }
   __device__ __forceinline__ Row load() {
-    Row row = {};
-    row.first_bit = bit % 8;
+    Row loaded = {};
+    loaded.first_bit = first_bit;
     if constexpr (Part::spacing == 1) {
-      row.bytes[0] = mask[bit / 8];
+      loaded.bytes[0] = *row;
     } else {
 #pragma unroll
       for (int j = 0; j < Part::size; ++j) {
-        if (j * Part::spacing < left) row.bytes[j] = mask[bit / 8 + j * (Part::spacing / 8)];
+        if (j * Part::spacing < left) loaded.bytes[j] = row[j * (Part::spacing / 8)];
       }
     }
-    bit += step;
-    return row;
+    row += step;
+    return loaded;
   }
   static __device__ __forceinline__ Row numbers_of(const Row& row) { return row; }
 };
