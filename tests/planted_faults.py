@@ -100,7 +100,7 @@ FAULTS = [
           "row.is_odd = element % 2;", "row.is_odd = false;",
           "tests/backends/test_same_layouts.py -k cuda_ptx"),
     Fault("CUDA", "octets of a part not the whole's", "csrc/cuda/dropout/forward.cu",
-          "are_octets_of_whole(m.index) && ", "",
+          "are_octets_of_whole(m.index, m.rows * m.columns) && ", "",
           "tests/backends/test_same_layouts.py -k cuda_ptx"),
     Fault("Triton", "stream of another device", "triton_kernels/launch.py",
           "active.get_current_stream(index)", "active.get_current_stream(0)",

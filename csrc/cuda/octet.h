@@ -28,6 +28,15 @@ struct Octet {
     }
     return octet;
   }
+  __device__ __forceinline__ void unpack(typename Precision::Real (&to)[kOctet]) const {
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      typename Precision::Real numbers[V::size];
+      vectors[i].unpack(numbers);
+#pragma unroll
+      for (int j = 0; j < V::size; ++j) to[i * V::size + j] = numbers[j];
+    }
+  }
   __device__ __forceinline__ void store(char* to) const {
 #pragma unroll
     for (int i = 0; i < count; ++i) {

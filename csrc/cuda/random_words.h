@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "csrc/cuda/octet.h"
+#include "csrc/cuda/kept_signs.h"
 #include "csrc/random/philox.h"
 
 namespace gelu_kernels::cuda {
@@ -13,34 +13,45 @@ inline bool are_octets_of_whole(const GlobalIndex& index) {
   return index.row_length == 0 && index.offset % kOctet == 0;
 }
 
+// The same, and the upper halves of these octets' numbers are one.
+inline bool are_octets_of_whole(const GlobalIndex& index, int64_t elements) {
+  const auto upper = [](int64_t element) { return element / kOctet >> 32; };
+  return are_octets_of_whole(index) && upper(index.offset) == upper(index.offset + elements);
+}
+
 inline WideDivisor row_length_of(const GlobalIndex& index) {
   const int64_t length = index.row_length ? index.row_length : std::numeric_limits<int64_t>::max();
   return WideDivisor(static_cast<uint64_t>(length));
 }
 
-// The mask's byte for an octet of elements. An element is kept if its word is not below the
-// threshold. The first halves of the words decide, unless one equals the threshold's.
-__device__ __forceinline__ uint32_t byte_of_octet(const GlobalIndex& index, uint32_t threshold,
-                                                  uint32_t octet, uint64_t seed) {
-  const uint64_t of_whole = static_cast<uint64_t>(index.offset) / kOctet + octet;
-  const RandomWords first = philox(of_whole, 0, seed);
-  const uint32_t half = threshold >> 16;
-  uint32_t byte = 0;
-  bool is_tie = false;
+// Draws an octet. An element is kept if its word is not below the threshold. The first halves of
+// the words decide, unless one equals the threshold's.
+//
+// Halves are compared two at a time, by a subtraction: a half below its bound borrows. The lower
+// half's borrow makes the upper bound one less than the threshold's half, so that at a tie, and
+// nowhere far from it, the rest is 0, or in the upper half 1.
+__device__ __forceinline__ KeptSigns draw_octet(uint64_t octet, uint32_t threshold, uint64_t seed) {
+  const uint32_t half = threshold >> 16, bounds = (max(half, 1) - 1) << 16 | half;
+  const RandomWords first = philox(octet, 0, seed);
+  KeptSigns kept;
+  uint32_t least = 0xffffffff;  // of each half
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
-    const uint32_t own = half_of(first.word[i / 2], i);
-    if (own > half) byte |= 1 << i;
-    is_tie |= own == half;
+  for (int k = 0; k < 4; ++k) {
+    const uint32_t own = first.word[k], rest = own - bounds;
+    // Not the borrows; the compiler makes two instructions of the formula in C++.
+    asm("lop3.b32 %0, %1, %2, %3, 0x71;" : "=r"(kept.words[k]) : "r"(own), "r"(bounds), "r"(rest));
+    least = __vminu2(least, rest);
   }
-  if (is_tie) {
-    const RandomWords second = philox(of_whole, 1, seed);
+  if (least < 0x20000 || (least & 0xffff) == 0) {
+    const RandomWords second = philox(octet, 1, seed);
 #pragma unroll
-    for (int i = 0; i < kOctet; ++i) {
-      if (word_of(first.word[i / 2], second.word[i / 2], i) >= threshold) byte |= 1 << i;
+    for (int k = 0; k < 4; ++k) {
+      const bool low = word_of(first.word[k], second.word[k], 0) >= threshold;
+      const bool high = word_of(first.word[k], second.word[k], 1) >= threshold;
+      kept.words[k] = (low ? 0x8000 : 0) | (high ? 0x80000000 : 0);
     }
   }
-  return byte;
+  return kept;
 }
 
 // The words from an element on, one after the other in row-major order.

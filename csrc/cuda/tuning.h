@@ -49,11 +49,25 @@ constexpr int soi_blocks_per_processor(int size, bool has_columns) {
   return size == 4 && !has_columns ? 9 : 6;
 }
 
-// Dropout and coded derivatives: octets that a thread loads before it computes. Of dropout's inputs
-// other than 16-bit ones, or three of them, one. With more, registers run out.
+// Dropout: warps of a block, octets that a thread loads before it computes, and blocks that a
+// processor is to have room for, in as many registers as spill nothing. Up to 32 registers of a
+// thread are of operands: by a model that was fitted to an H200, what counts is the elements under
+// way on a processor. None of it was measured.
+constexpr int kDropoutWarps = 4;
+constexpr int kDropoutThreads = kDropoutWarps * kWarp;
+constexpr int dropout_rows(int inputs, int size) {
+  const int rows = 16 / (inputs * size);
+  return rows > 4 ? 4 : rows > 1 ? rows : 1;
+}
+constexpr int dropout_blocks_per_processor(int inputs, int size, bool has_pairs) {
+  if (size == 8) return inputs <= 2 ? 5 : 4;
+  if (has_pairs) return inputs <= 2 ? 6 : 5;
+  if (size == 4) return 7;
+  return inputs == 1 ? 10 : inputs == 2 ? 8 : 6;
+}
+
+// Coded derivatives: octets that a thread loads before it computes.
 constexpr int kOctets = 2;
-constexpr int dropout_octets(int inputs, int size) { return inputs * size <= 4 ? kOctets : 1; }
-constexpr int dropout_blocks_per_processor(int size) { return size == 8 ? 2 : 3; }
 
 // Where the derivative is coded: the value and the derivative are two formulas. In float64 three
 // blocks would spill 16 bytes; else a thread takes up to 80 registers, and 24 kB are in flight.

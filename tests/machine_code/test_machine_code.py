@@ -70,8 +70,6 @@ SPILLED = [
     ("sum_columns<WithLocationAndScale<NormalTanh>, bf16, Consecutive<bf16> >", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),
-    ("draw_dropout<Cauchy, bf16>", 8),
-    ("draw_dropout<Cauchy, fp16>", 8),
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
 ]
 

@@ -2,9 +2,8 @@
 // or a gated linear unit.
 #pragma once
 
-#include "csrc/cuda/dropout/plan.h"
-#include "csrc/cuda/launch.h"
-#include "csrc/cuda/octet.h"
+#include "csrc/cuda/dropout/rows.h"
+#include "csrc/cuda/kept_signs.h"
 #include "csrc/cuda/packed.h"
 #include "csrc/gates/pointwise.h"
 
@@ -20,13 +19,81 @@ __device__ __forceinline__ auto gradients_of(Real dy, Real x, Real beside) {
   }
 }
 
-// Any octet, element by element.
 template <class Function, class Precision>
-__device__ __forceinline__ void select_elements(const DropoutBackwardOperands& m,
-                                                const Octets& octets, int64_t octet) {
+using Plan = DropoutPlan<Precision, Function::inputs>;
+
+// dx in place of dy, and dup in place of x.
+template <class Function, class Precision, bool kBiased, class Real>
+__device__ __forceinline__ void apply(Octet<Precision>& dy, Octet<Precision>& x,
+                                      const Octet<Precision>& up, const Real (&bias)[kOctet],
+                                      const Factor& dropout_factor) {
+  using V = Vector<Precision>;
+  const Packed<Real> factor(dropout_factor.as<Real>());
+#pragma unroll
+  for (int i = 0; i < Octet<Precision>::count; ++i) {
+    Real given[V::size], numbers[V::size], beside[V::size] = {};
+    dy.vectors[i].unpack(given);
+    x.vectors[i].unpack(numbers);
+    if constexpr (Function::outputs == 2) up.vectors[i].unpack(beside);
+#pragma unroll
+    for (int j = 0; j < V::size; j += kPacked<Real>) {
+      Packed<Real> number = pack(numbers + j);
+      if constexpr (kBiased) number = number + pack(bias + i * V::size + j);
+      const auto gradients =
+          gradients_of<Function>(pack(given + j) * factor, number, pack(beside + j));
+      unpack(gradients.first, given + j);
+      unpack(gradients.second, numbers + j);
+    }
+    dy.vectors[i] = V::round(given);
+    if constexpr (Function::outputs == 2) x.vectors[i] = V::round(numbers);
+  }
+}
+
+// Octets in vectors.
+template <class Function, class Precision, bool kBiased>
+__global__ void __launch_bounds__(kDropoutThreads, Plan<Function, Precision>::blocks)
+    select_gradients(const __grid_constant__ DropoutBackwardOperands m,
+                     const __grid_constant__ Octets octets) {
+  constexpr int count = Plan<Function, Precision>::rows;
+  constexpr bool kUp = Function::outputs == 2;
+  const OctetRows<Precision, count> rows(octets);
+  if (!rows.has(0)) return;
+  Octet<Precision> dy[count], x[count], up[kUp ? count : 1];
+  uint32_t mask[count];
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (!rows.has(i)) break;
+    dy[i] = Octet<Precision>::load(rows.at(m.dy, i));
+    x[i] = Octet<Precision>::load(rows.at(m.x, i));
+    if constexpr (kUp) up[i] = Octet<Precision>::load(rows.at(m.up, i));
+    mask[i] = m.mask[rows.octet(i)];
+  }
+  typename Precision::Real bias[kOctet];
+  if constexpr (kBiased) rows.load_along(m.bias).unpack(bias);
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (!rows.has(i)) return;
+    apply<Function, Precision, kBiased>(dy[i], x[i], up[kUp ? i : 0], bias, m.factor);
+    const KeptSigns kept = KeptSigns::of(mask[i]);
+    kept.select(dy[i]);
+    dy[i].store(rows.at(m.dx, i));
+    if constexpr (kUp) {
+      kept.select(x[i]);
+      x[i].store(rows.at(m.dup, i));
+    }
+  }
+}
+
+// Any octets, element by element.
+template <class Function, class Precision>
+__global__ void __launch_bounds__(kDropoutThreads)
+    select_gradient_elements(const __grid_constant__ DropoutBackwardOperands m,
+                             const __grid_constant__ Octets octets, int64_t first) {
   using T = StorageOf<Precision>;
   using S = Storage<Precision>;
   using Real = typename Precision::Real;
+  const int64_t octet = first + int64_t{blockIdx.x} * kDropoutThreads + threadIdx.x;
+  if (octet >= octets.count()) return;
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
   const uint32_t mask = m.mask[octet];
@@ -52,85 +119,23 @@ __device__ __forceinline__ void select_elements(const DropoutBackwardOperands& m
 }
 
 template <class Function, class Precision>
-using Plan = DropoutPlan<Precision, Function::inputs>;
-
-template <class Function, class Precision>
-__global__ void __launch_bounds__(kThreads, Plan<Function, Precision>::blocks)
-    select_gradients(const __grid_constant__ DropoutBackwardOperands m,
-                     const __grid_constant__ Octets octets) {
-  using T = StorageOf<Precision>;
-  using V = Vector<Precision>;
-  using Real = typename Precision::Real;
-  constexpr int count = Plan<Function, Precision>::octets;
-  constexpr bool kUp = Function::outputs == 2;
-  const int64_t first = int64_t{blockIdx.x} * (count * kThreads) + threadIdx.x;
-  if (first + (count - 1) * kThreads >= octets.in_vectors) {
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      const int64_t octet = first + i * kThreads;
-      if (octet < octets.count()) select_elements<Function, Precision>(m, octets, octet);
-    }
-    return;
-  }
-  Octet<Precision> dy[count], x[count], up[kUp ? count : 1];
-  uint32_t mask[count];
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-    const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;
-    dy[i] = Octet<Precision>::load(octets.at<T>(m.dy, octet));
-    x[i] = Octet<Precision>::load(octets.at<T>(m.x, octet));
-    if constexpr (kUp) up[i] = Octet<Precision>::load(octets.at<T>(m.up, octet));
-    mask[i] = m.mask[octet];
-  }
-  const Packed<Real> factor(m.factor.as<Real>());
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-    const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;
-#pragma unroll
-    for (int v = 0; v < Octet<Precision>::count; ++v) {
-      Real given[V::size], numbers[V::size], beside[V::size] = {};
-      dy[i].vectors[v].unpack(given);
-      x[i].vectors[v].unpack(numbers);
-      if constexpr (kUp) {
-        up[i].vectors[v].unpack(beside);
-      } else if (m.bias) {
-        const char* bias = octets.at<T>({const_cast<char*>(m.bias), 0, 0}, octet);
-        V::load(reinterpret_cast<const T*>(bias) + v * V::size).unpack(beside);
-#pragma unroll
-        for (int j = 0; j < V::size; j += kPacked<Real>) {
-          unpack(pack(numbers + j) + pack(beside + j), numbers + j);
-        }
-      }
-      bool kept[V::size];
-#pragma unroll
-      for (int j = 0; j < V::size; ++j) kept[j] = mask[i] >> (v * V::size + j) & 1;
-#pragma unroll
-      for (int j = 0; j < V::size; j += kPacked<Real>) {
-        const auto gradients =
-            gradients_of<Function>(pack(given + j) * factor, pack(numbers + j), pack(beside + j));
-        unpack(gradients.first, given + j);
-        unpack(gradients.second, numbers + j);
-      }
-      dy[i].vectors[v] = V::round(given).select(kept);
-      if constexpr (kUp) x[i].vectors[v] = V::round(numbers).select(kept);
-    }
-    dy[i].store(octets.at<T>(m.dx, octet));
-    if constexpr (kUp) x[i].store(octets.at<T>(m.dup, octet));
-  }
-}
-
-template <class Function, class Precision>
 Error launch_dropout_backward(Queue queue, const DropoutBackwardOperands& m) {
-  using P = Plan<Function, Precision>;
-  constexpr auto kernel = select_gradients<Function, Precision>;
-  const auto are_vectors = [&m](const Matrix& of) { return has_vectors(of, m.rows, P::size); };
-  const bool vectors = has_vectors(m.bias) && are_vectors(m.dx) && are_vectors(m.dy) &&
-                       are_vectors(m.x) &&
-                       (Function::outputs == 1 || (are_vectors(m.dup) && are_vectors(m.up)));
-  const Octets octets = octets_of(m.rows, m.columns, vectors);
-  constexpr int64_t block = P::elements;
-  return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block, kThreads,
-                                   m, octets);
+  constexpr bool kHasUp = Function::outputs == 2;
+  constexpr auto of_elements = select_gradient_elements<Function, Precision>;
+  constexpr auto alone = select_gradients<Function, Precision, false>;
+  constexpr auto biased = select_gradients<Function, Precision, !kHasUp>;
+  using Kernels = KernelSet<of_elements, alone, biased>;
+  const auto are_vectors = [&m](const Matrix& of) {
+    return has_vectors(of, m.rows, sizeof(StorageOf<Precision>));
+  };
+  const Octets octets =
+      octets_of(m.rows, m.columns,
+                has_vectors(m.bias) && are_vectors(m.dx) && are_vectors(m.dy) && are_vectors(m.x) &&
+                    (!kHasUp || (are_vectors(m.dup) && are_vectors(m.up))));
+  using M = DropoutBackwardOperands;
+  return launch_octets<Kernels, Plan<Function, Precision>::rows>(
+      queue, m, octets, {&M::dx, &M::dup, &M::dy, &M::x, &M::up}, m.bias ? biased : alone,
+      of_elements);
 }
 
 template <template <class, class> class Function>
