@@ -139,6 +139,21 @@ WIDE = [
 ]
 
 
+HALF_ARCTANGENT_DEGREE = 5
+
+
+def half_arctangent() -> Polynomial:
+    """For the 16-bit results of a location and a scale."""
+    s = minimax.chebyshev_points(mpf(2) ** -60, 1, 300)
+    goal = np.array([arctangent(x) for x in s])
+    basis = minimax.powers(s, range(HALF_ARCTANGENT_DEGREE + 1))
+    c, slack = minimax.fit(basis, goal, goal, goal, minimax.to_float32)
+    comment = (
+        f"atan(q) / (pi q) for s = q^2 and q <= 1; relative error {minimax.power_of_two(-slack)}."
+    )
+    return Polynomial("cauchy_half_arctangent", "s", c, comment)
+
+
 def arcsine(rho: mpf) -> mpf:
     """The t with asin(sqrt(rho)) = w (1 + pi rho t), where w = sqrt(rho (1 - rho))."""
     return (mpmath.asin(mpmath.sqrt(rho)) / mpmath.sqrt(rho * (1 - rho)) - 1) / (PI * rho)
@@ -284,7 +299,7 @@ def main() -> None:
     constants = [form.constants() for form in WIDE]
     polynomials = [polynomial for form in WIDE for polynomial in form.polynomials()]
     halves = [half_polynomial(half.BF16, 2.0**50, 5), half_polynomial(half.FP16, 65504, 7)]
-    tails = [*tail_polynomials(), *estimate_polynomials()]
+    tails = [*tail_polynomials(), *estimate_polynomials(), half_arctangent()]
     write("fit.cauchy", [*constants, *polynomials, *halves, *tails])
 
 

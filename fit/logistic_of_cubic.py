@@ -20,6 +20,9 @@ GATES = {
     "Logistic1702": (mpf("1.702"), mpf(0)),
     "Logistic": (mpf(1), mpf(0)),
 }
+# s = share a is 1 where F(-a) is under 2^-150 and has vanished. Up to there log2(E) + 64 is the
+# exponent of a normal number.
+SHARES = {"NormalTanh": mpf(23) / 256, "Logistic1702": mpf(1) / 64, "Logistic": mpf(1) / 128}
 
 
 @dataclass(frozen=True)
@@ -179,13 +182,27 @@ def half_constants(name: str, fp32: dict[str, float]) -> dict[str, float]:
     raise ArithmeticError("no constants round every 16-bit result correctly")
 
 
+def share_constants(name: str) -> dict[str, float]:
+    """For formulas of s."""
+    (k1, k3), share = GATES[name], SHARES[name]
+    values = {
+        "share": share,
+        "share_k1": k1 * LOG2E / share,
+        "share_k3": k3 * LOG2E / share**3,
+        "share_slope_0": k1,
+        "share_slope_2": 3 * k3 / share**2,
+    }
+    return {name: float(minimax.to_float32(value)) for name, value in values.items()}
+
+
 def main() -> None:
     parts = []
     for gate in GATES:
         name = f"{gate}Constants"
         wide = {real: constants(gate, real) for real in (FLOAT, DOUBLE)}
         parts += [Constants(name, real.name, wide[real], real.name) for real in wide]
-        parts.append(Constants(name, "fp16", half_constants(gate, wide[FLOAT]), "float"))
+        half = half_constants(gate, wide[FLOAT]) | share_constants(gate)
+        parts.append(Constants(name, "fp16", half, "float"))
     write("fit.logistic_of_cubic", parts)
 
 

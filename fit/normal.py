@@ -1,5 +1,6 @@
 """Fits the polynomials of the gate x Phi(x), for csrc/gates/normal.h."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -102,7 +103,7 @@ class Wide:
             "origin": 1.5 * 2.0**self.fraction_bits + self.exponent_bias + self.log2_scale,
         }
         if self.real == "float":
-            values["tail_limit"] = TAIL_LIMIT
+            values |= {"tail_limit": TAIL_LIMIT, "share": SHARE, "ratio_pole": RATIO_POLE}
         return Constants("NormalConstants", self.precision, values, self.real)
 
     def polynomials(self) -> list[Polynomial]:
@@ -286,6 +287,62 @@ def logit_polynomial() -> Polynomial:
     return Polynomial("normal_logit", "s", c, comment)
 
 
+@dataclass(frozen=True)
+class Tail:
+    """Phi(-a) = 2^(-1 + s h(s)) to a relative error, for 16-bit results of a location and a scale;
+    s = share a. Up to `end` all errors count alike. Beyond, where results underflow, the weight
+    tolerates more; at s = 1 they have vanished."""
+
+    precision: str
+    share: float
+    end: float
+    degree: int
+
+    def polynomial(self) -> Polynomial:
+        s = minimax.chebyshev_points(mpf(2) ** -10, 1, 300)
+        goal = np.array([(1 + mpmath.log(upper_tail(x / self.share), 2)) / x for x in s])
+        tolerance = np.array([mpmath.exp(max(0, 3 * (x / self.share - self.end))) for x in s])
+        basis = minimax.powers(s, range(self.degree + 1))
+        c, slack = minimax.fit(basis, goal, goal, tolerance / s, minimax.to_float32)
+        comment = (
+            f"(1 + log2 Phi(-a)) / s for s = {self.share} a; relative error of Phi(-a) "
+            f"{minimax.power_of_two(-slack * math.log(2))} for a <= {self.end}."
+        )
+        return Polynomial("normal_tail_log2", "s", c, comment, tag=self.precision)
+
+
+TAILS = [Tail("bf16", 1 / 16, 13.5, 8), Tail("fp16", 1 / 8, 6.0, 7)]
+
+SHARE = 1 / 16  # of a density and its tail
+RATIO_POLE = 4 * SHARE
+RATIO_DEGREE = 7
+
+
+def ratio_polynomial() -> Polynomial:
+    """Phi(-a) / phi(a), Mills's ratio. Far from zero, where the tail is little beside 1, the weight
+    tolerates more."""
+    t = minimax.chebyshev_points(1 / (1 + RATIO_POLE), 1 / RATIO_POLE, 300)
+    a = (1 / t - RATIO_POLE) / SHARE
+    ratio = np.array([upper_tail(x) * SQRT_TAU * mpmath.exp(x * x / 2) for x in a])
+    weight = ratio * np.array([1 + mpf(3) / 4 * min(max(x - 1, 0), 2) for x in a])
+    basis = minimax.powers(t, range(RATIO_DEGREE + 1))
+    c, slack = minimax.fit(basis, ratio, ratio, weight, minimax.to_float32)
+    comment = (
+        f"Phi(-a) / phi(a) for t = 1 / (s + {RATIO_POLE}) and s = {SHARE} a <= 1; relative error "
+        f"{minimax.power_of_two(-slack)} for a <= 1, and 2.5 times that for a >= 3."
+    )
+    return Polynomial("normal_ratio", "t", c, comment)
+
+
+def density_exp2() -> Polynomial:
+    f = minimax.chebyshev_points(-0.5, 0.5, 400)
+    goal = np.array([mpf(2) ** x / SQRT_TAU for x in f])
+    basis = minimax.powers(f, range(6))
+    c, slack = minimax.fit(basis, goal, goal, goal, minimax.to_float32)
+    comment = f"phi(0) 2^f for |f| <= 1/2; relative error {minimax.power_of_two(-slack)}."
+    return Polynomial("normal_density_exp2", "f", c, comment)
+
+
 def value_problem(form: Half, a: np.ndarray, formula: half.Formula) -> half.Problem:
     tail = a * np.array([upper_tail(mpf(x)) for x in a])
     factor = a * form.one
@@ -303,7 +360,9 @@ def main() -> None:
     forms = [*WIDE, *HALF]
     constants = [form.constants() for form in forms]
     polynomials = [polynomial for form in forms for polynomial in form.polynomials()]
-    write("fit.normal", [*constants, *polynomials, tail_polynomial(), logit_polynomial()])
+    polynomials += [tail_polynomial(), logit_polynomial()]
+    polynomials += [tail.polynomial() for tail in TAILS]
+    write("fit.normal", [*constants, *polynomials, ratio_polynomial(), density_exp2()])
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ FAULTS = [
           "half_limit = 98.25f", "half_limit = 88.25f",
           "tests/accuracy/test_rounding.py -k laplace"),
     Fault("gates", "limit at -inf without the scale", "csrc/gates/cdf.h",
-          "scale * Real(Gate::left_limit)", "Real(Gate::left_limit)",
+          "own_scale * Real(Gate::left_limit)", "Real(Gate::left_limit)",
           "tests/families/test_cdf.py"),
     Fault("gates", "bfloat16 ties away from even", "csrc/gates/storage.h",
           "0x7fff + (bits(x) >> 16 & 1)", "0x8000",

@@ -40,7 +40,7 @@ def specialize(key: Key) -> Specialization:
     is_value = key.orders == ("value",) and sum(key.operands) == 2
     if is_value and precision == "bf16":
         precision = "fast_bf16"  # see csrc/gates/arithmetic.h
-    if key.orders[0] in ("second_derivative", "tail") and key.dtype.itemsize == 2:
+    if key.orders == ("second_derivative",) and key.dtype.itemsize == 2:
         precision = "fp32"
     compiled_in = key.rows, key.columns, key.columns_first, *key.compiled_in
     return Specialization(

@@ -14,6 +14,8 @@ def functions(gate: str) -> SimpleNamespace:
     return formulas.of(gate, arithmetic, triton.jit)
 
 
+LARGEST = {"fp16": 65504.0, "bf16": 2.0**128 - 2.0**120}
+
 # The last float that is stored as -0, where floats as integers ascend from -0.
 LAST_ZEROS = {"fp16": 0x33000000 - 2**31, "bf16": 0x8000 - 2**31}
 
@@ -30,6 +32,7 @@ def constants(gate: str, precision: str, backend: str, **others: object) -> Cons
         ties=own.ties,
         left_limit=own.left_limit,
         last_zero=LAST_ZEROS.get(precision),
+        largest=LARGEST.get(precision),
         backend=backend,
         **others,
     )

@@ -58,28 +58,30 @@ void run_on(int64_t n, T* const* operands) {
   run_on<Function, Precision>(n, operands, std::make_index_sequence<Function::inputs>());
 }
 
-// From the scale, the numbers that the formulas take.
-template <class Real>
-void prepare(int64_t n, Real* __restrict scale, Real* __restrict inverse) {
+// What the formulas take of each location and scale, in their place.
+template <class Function, class Real>
+void prepare(int64_t n, const Real* __restrict loc, Real* __restrict scale,
+             Real* __restrict inverse) {
   n &= ~(kVector - 1);
   for (int64_t j = 0; j < n; ++j) {
-    scale[j] = bounded(scale[j]);
-    inverse[j] = inverse_of(scale[j]);
+    const Column<Real> column = Function::column(loc[j], scale[j]);
+    scale[j] = column.extra;
+    inverse[j] = column.inverse;
   }
 }
 template <class Function, class Precision, class T, class Real>
 void run_located(int64_t n, T* __restrict y, const T* __restrict x, const Real* __restrict loc,
-                 const Real* __restrict scale, const Real* __restrict inverse) {
+                 const Real* __restrict extra, const Real* __restrict inverse) {
   const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict y,
                                      const auto* __restrict x, const Real* __restrict loc,
-                                     const Real* __restrict scale, const Real* __restrict inverse) {
+                                     const Real* __restrict extra, const Real* __restrict inverse) {
     using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
     for (int64_t j = 0; j < n; ++j) {
-      y[j] = S::store(Function::apply(S::load(x[j]), loc[j], scale[j], inverse[j]));
+      y[j] = S::store(Function::apply(S::load(x[j]), loc[j], extra[j], inverse[j]));
     }
   };
-  in_chunks<Precision, kVector>(n, loop, y, x, loc, scale, inverse);
+  in_chunks<Precision, kVector>(n, loop, y, x, loc, extra, inverse);
 }
 // Whole vectors of rows, read and written in place, with the same location and scale in every row.
 // Returns the number of columns done.
@@ -95,7 +97,7 @@ int64_t map_located(char** data, const int64_t* strides, int64_t columns, int64_
       const T* stored = reinterpret_cast<const T*>(data[2 + k]) + j;
       for (int64_t i = 0; i < width; ++i) numbers[k][i] = Storage<Precision>::load(stored[i]);
     }
-    prepare(width, numbers[1], numbers[2]);
+    prepare<Function>(width, numbers[0], numbers[1], numbers[2]);
     for (int64_t i = 0; i < rows; ++i) {
       const auto row = [=](int k) {
         return reinterpret_cast<T*>(data[k] + i * strides[4 + k]) + j;
@@ -210,29 +212,29 @@ struct BiasRow {
 template <class Gate, class Precision>
 struct CdfRow {
   static constexpr int parameters = 2, numbers = 3;
+  using Function = CdfBackward<Gate, Precision>;
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
 
   static void run(int64_t n, T* __restrict dx, const T* __restrict dy, const T* __restrict x,
-                  const Real* __restrict loc, const Real* __restrict scale,
+                  const Real* __restrict loc, const Real* __restrict extra,
                   const Real* __restrict inverse, Real* __restrict loc_sum,
                   Real* __restrict scale_sum) {
     const auto loop = []<class Stored>(Stored, int64_t n, auto* __restrict dx,
                                        const auto* __restrict dy, const auto* __restrict x,
-                                       const Real* __restrict loc, const Real* __restrict scale,
+                                       const Real* __restrict loc, const Real* __restrict extra,
                                        const Real* __restrict inverse, Real* __restrict loc_sum,
                                        Real* __restrict scale_sum) {
       using S = Storage<Stored>;
 #pragma GCC unroll kUnroll
       for (int64_t j = 0; j < n; ++j) {
-        const auto gradients = cdf_gradients<Gate, Precision>(S::load(dy[j]), S::load(x[j]), loc[j],
-                                                              scale[j], inverse[j]);
+        const auto gradients =
+            Function::apply(S::load(dy[j]), S::load(x[j]), loc[j], extra[j], inverse[j]);
         dx[j] = S::store(gradients.dx);
-        loc_sum[j] += gradients.dloc;
-        scale_sum[j] += gradients.dscale;
+        Function::add(gradients.of_loc, gradients.of_scale, loc_sum[j], scale_sum[j]);
       }
     };
-    in_chunks<Precision, kVector>(n, loop, dx, dy, x, loc, scale, inverse, loc_sum, scale_sum);
+    in_chunks<Precision, kVector>(n, loop, dx, dy, x, loc, extra, inverse, loc_sum, scale_sum);
   }
 };
 
@@ -254,7 +256,9 @@ void column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place
       number[k][j] = Storage<Precision>::load(stored[column + j]);
     }
   }
-  if constexpr (Row::numbers == 3) prepare(kColumnTile, number[1], number[2]);
+  if constexpr (Row::numbers == 3) {
+    prepare<typename Row::Function>(kColumnTile, number[0], number[1], number[2]);
+  }
   // Clearing and adding all the sums would take as long as a tile of 128 columns itself.
   const int64_t padded = round_up(columns);
   Real sum[parameters][kRowLanes][kColumnTile];
@@ -279,6 +283,13 @@ void column_sums(const ColumnSums& m, int64_t row, int64_t column, int64_t place
     dx.data += dx.row_stride;
     dy.data += dy.row_stride;
     x.data += x.row_stride;
+  }
+  if constexpr (Row::numbers == 3) {
+    for (auto& lane : sum[1]) {
+      for (int64_t j = 0; j < padded; ++j) {
+        lane[j] = Row::Function::finished(lane[j], number[1][j]);
+      }
+    }
   }
   for (int k = 0; k < parameters; ++k) {
     for (int lane = 1; lane < kRowLanes; ++lane) {

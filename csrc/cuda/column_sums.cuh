@@ -24,6 +24,20 @@ struct Gradient;
 template <class Real, int sums>
 struct Terms {
   Real dx, added[sums];
+
+  // To the sums of the columns from j on.
+  template <class Sums>
+  __device__ __forceinline__ void add_to(Sums& sum, int j) const {
+    constexpr int size = sizeof(Real) / sizeof(sum[0][0]);
+#pragma unroll
+    for (int s = 0; s < sums; ++s) {
+      // Not in pairs: the terms are products.
+      std::decay_t<decltype(sum[0][0])> own[size];
+      unpack(added[s], own);
+#pragma unroll
+      for (int k = 0; k < size; ++k) sum[s][j + k] += own[k];
+    }
+  }
 };
 
 // The part that a Gradient keeps of x.
@@ -187,14 +201,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
       for (int j = 0; j < Part::size; j += kPacked<Real>) {
         const auto result = gradient.apply(pack(dy_numbers + j), numbers, j);
         unpack(result.dx, dx + j);
-        // Not in pairs: the terms are products.
-#pragma unroll
-        for (int s = 0; s < kSums; ++s) {
-          Real added[kPacked<Real>];
-          unpack(result.added[s], added);
-#pragma unroll
-          for (int k = 0; k < kPacked<Real>; ++k) sum[s][j + k] += added[k];
-        }
+        result.add_to(sum, j);
       }
       Part::round(dx).store(dx_row, m.dx.column_stride, left);
       dx_row += dx_step;
@@ -215,6 +222,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
         if (i + kRows < rows) load(i);
       }
     }
+    if constexpr (kSums == 2) gradient.finish(sum[1]);
   }
 
   __shared__ Real sums[kSums][kWarps][segment];

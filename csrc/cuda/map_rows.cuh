@@ -1,8 +1,8 @@
 // An element by element function over rows of 16-byte vectors.
 //
 // A warp has a segment of columns, one vector for each lane, and kRows rows of it: it loads them
-// all, then computes. The last kColumns inputs, such as a bias, are the same in every row: their
-// segments stay in registers, and the inverse of a scale too.
+// all, or a few ahead, then computes. The last kColumns inputs, such as a bias, are the same in
+// every row: their segments stay in registers, or what comes of a location and a scale.
 #pragma once
 
 #include "csrc/cuda/divisor.h"
@@ -21,9 +21,11 @@ struct RowMap {
   static constexpr int inputs = Function::inputs - kColumns;  // that differ from row to row
   static constexpr int outputs = Function::outputs;
   static constexpr bool has_scale = kColumns == 2;  // after a location
-  static constexpr int rows = rows_in_flight(inputs + has_scale);
+  static constexpr int ahead =
+      has_scale ? scaled_map_rows_ahead(sizeof(typename V::T)) : rows_in_flight(inputs);
+  static constexpr int rows = has_scale ? kScaledMapRows : ahead;
   static constexpr int blocks =
-      has_scale ? kScaledMapBlocksPerProcessor
+      has_scale ? scaled_map_blocks_per_processor(sizeof(typename V::T))
                 : map_blocks_per_processor(inputs, sizeof(Real), kPacked<Real> > 1);
   static constexpr int kNumbers = kColumns + has_scale;      // of a column
   using Along = Real[kNumbers > 0 ? kNumbers : 1][V::size];  // the columns
@@ -61,6 +63,7 @@ __global__ void __launch_bounds__(kMapThreads, RowMap<Function, Precision, kColu
   using M = RowMap<Function, Precision, kColumns>;
   using V = typename M::V;
   using T = typename V::T;
+  using Real = typename M::Real;
   constexpr int inputs = M::inputs, outputs = M::outputs;
   constexpr auto each = std::make_index_sequence<inputs>();
   constexpr auto each_along = std::make_index_sequence<M::kNumbers>();
@@ -80,8 +83,9 @@ __global__ void __launch_bounds__(kMapThreads, RowMap<Function, Precision, kColu
   if constexpr (M::has_scale) {
 #pragma unroll
     for (int j = 0; j < V::size; ++j) {
-      along[1][j] = bounded(along[1][j]);
-      along[2][j] = inverse_of(along[1][j]);
+      const Column<Real> own = Function::column(along[0][j], along[1][j]);
+      along[1][j] = own.extra;
+      along[2][j] = own.inverse;
     }
   }
 
@@ -100,21 +104,24 @@ __global__ void __launch_bounds__(kMapThreads, RowMap<Function, Precision, kColu
   const int rows = min(m.rows - is_cut - row, kRows);
   // A branch before each row keeps ptxas from moving its load to where it is needed, one latency
   // after the other.
-  V in[kRows][inputs];
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
+  constexpr int kAhead = M::ahead < kRows ? M::ahead : kRows;
+  V in[kAhead][inputs];
+  const auto load = [&](int i) {
     if (i < rows) {
 #pragma unroll
-      for (int k = 0; k < inputs; ++k) in[i][k] = V::load(address(outputs + k, i));
+      for (int k = 0; k < inputs; ++k) in[i % kAhead][k] = V::load(address(outputs + k, i));
     }
-  }
+  };
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load(i);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     if (i >= rows) break;
     V out[outputs];
-    M::apply(out, in[i], along, each, each_along);
+    M::apply(out, in[i % kAhead], along, each, each_along);
 #pragma unroll
     for (int r = 0; r < outputs; ++r) out[r].store(address(r, i));
+    if (i + kAhead < kRows) load(i + kAhead);
   }
   if constexpr (kColumns == 0) {
     if (!is_cut || rows == kRows) return;

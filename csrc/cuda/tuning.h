@@ -85,8 +85,13 @@ constexpr int map_blocks_per_processor(int inputs, int number_bytes, bool has_pa
   if (inputs <= 2) return number_bytes == 8 ? 8 : has_pairs ? 10 : 12;
   return number_bytes == 8 ? 6 : 7;
 }
-// With a location and a scale 6 would spill 64 bytes.
-constexpr int kScaledMapBlocksPerProcessor = 4;
+// With a location and a scale: the rows of a thread, which share what it works out from them (14
+// instructions for a column); those that it loads ahead; and the blocks, most without a spill.
+constexpr int kScaledMapRows = 8;
+constexpr int scaled_map_rows_ahead(int size) { return size == 2 ? 3 : 2; }
+constexpr int scaled_map_blocks_per_processor(int size) {
+  return size == 2 ? 9 : size == 4 ? 8 : 6;
+}
 
 // In a small tensor, one row for each warp reaches more processors.
 constexpr int64_t kSmallBytes = int64_t{1} << 21;

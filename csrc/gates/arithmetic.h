@@ -65,6 +65,12 @@ struct Format<double> {
 template <typename Real>
 using Number = typename Format<Real>::Number;
 
+// F(-a) and F'(a) of a distribution function F.
+template <class Real>
+struct Distribution {
+  Real tail, density;
+};
+
 GELU_KERNELS_HD float fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return __fmaf_rn(a, b, c);
@@ -123,6 +129,28 @@ GELU_KERNELS_HD double at_most(double x, double limit) { return x > limit ? limi
 template <typename Real, typename Number>
 GELU_KERNELS_HD Real clamped(Real x, Number limit) {
   return -at_most(-at_most(x, limit), limit);
+}
+
+// x y, at least 0 and at most 1; NaN becomes 0.
+GELU_KERNELS_HD float saturated_product(float x, float y) {
+#ifdef __CUDA_ARCH__
+  float product;  // in one instruction
+  asm("mul.rn.sat.f32 %0, %1, %2;" : "=f"(product) : "f"(x), "f"(y));
+  return product;
+#else
+  const float product = x * y, least = product > 0 ? product : 0;
+  return least < 1 ? least : 1;
+#endif
+}
+
+// x, at least 0 and at most `limit`; NaN becomes 0.
+GELU_KERNELS_HD float clipped(float x, float limit) {
+#ifdef __CUDA_ARCH__
+  return fminf(fmaxf(x, 0.0f), limit);
+#else
+  const float least = x > 0 ? x : 0;
+  return least < limit ? least : limit;
+#endif
 }
 
 // y where x is not above `limit`, else 0: the gradient of at_most(x, limit). NaN is not above.

@@ -56,7 +56,7 @@ struct Cauchy {
     return r * C::two_over_pi * r;
   }
 
-  // F(-a) for a >= 0, down to zero at infinity.
+  // F(-a) for a >= 0, down to zero at infinity, in fp32 and fp64.
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real tail(Real a) {
     using C = Constants<Precision>;
@@ -64,9 +64,7 @@ struct Cauchy {
     const Real scale = where(Real(C::huge) < a, Real(C::huge_scale), Real(1));
     const Real b = at_most(a * scale, C::limit);
     const Real q = small_argument<C>(b);
-    const auto is_far = Real(C::split) < b;
-    const Real half = where(is_far, Real(0), Real(0.5));
-    return fma(where(is_far, q, -q), cauchy_arctangent(q * q), half) * scale;
+    return arctangent_tail(Real(C::split) < b, q, cauchy_arctangent(q * q)) * scale;
   }
 
   // F'(a), or 0 where that is not a normal number.
@@ -76,6 +74,22 @@ struct Cauchy {
     return inverse_square<C>(a) * C::one_over_pi;
   }
   static constexpr double left_limit = -0.3183098861837907;  // the value at -infinity
+
+  // The same for 16-bit results: see cdf.h. Both tails end in a zero, one at infinity and one, with
+  // the density, at the limit.
+  static constexpr float share = 0, distribution_limit = 0x1p62f;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail_at(Real a) {
+    const auto is_far = Real(1) < a;
+    const Real q = where(is_far, half_inverse<Precision>(a), a);
+    return arctangent_tail(is_far, q, cauchy_half_arctangent(q * q));
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Distribution<Real> distribution_at(Real a) {
+    using C = Constants<Precision>;
+    const Real r = reciprocal(fma(a, a, Real(1))) - Real(0x1p-124f);
+    return {half_tail<fp16>(a, r, C::one_over_pi, C::one_over_pi), r * C::one_over_pi};
+  }
 
   // Whether u < 2^32 F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
   // absolute error of less than 2e-6. F is a quotient of polynomials, but this needs no division.
@@ -136,6 +150,24 @@ struct Cauchy {
     return where(Real(C::split) < a, reciprocal(a), a);
   }
 
+  // F(-a) from the argument of atan and the quotient of the two, over pi.
+  template <class Bool, class Real>
+  static GELU_KERNELS_HD Real arctangent_tail(Bool is_far, Real q, Real quotient) {
+    const Real half = where(is_far, Real(0), Real(0.5));
+    return fma(where(is_far, q, -q), quotient, half);
+  }
+
+  // 1/a, for a > 1, which may be subnormal or 0. In fp16 no finite |z| is over 2^42.
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real half_inverse(Real a) {
+    if constexpr (std::is_same_v<Precision, fp16>) {
+      return reciprocal(at_most(a, 0x1p125f));
+    } else {
+      const Real scaled = reciprocal(at_most(a * 0x1p-20f, 0x1p126f)) - Real(0x1p-126f);
+      return scaled * 0x1p-20f;
+    }
+  }
+
   // D: near zero 1/2 - 2 a/pi + a^3 R(a^2), far from it q^3 Q(q^2). q^2 is s + `error`, which makes
   // up for the rounding of q too.
   template <class C, class Real>
@@ -155,11 +187,14 @@ struct Cauchy {
   // F(-a) and D(a) for 16-bit results. With sin(t) = 1 / sqrt(1 + a^2) and w = sin(t) cos(t) =
   // a / (1 + a^2), F(-a) = t/pi = w (1/pi + rho T(rho)) and D(a) = (t - w)/pi = w rho T(rho), where
   // rho = sin(t)^2. Near zero cos(t) takes the place of sin(t): then F(-a) = 1/2 - w (1/pi + rho
-  // T(rho)) and D(a) = 1/2 - w (2/pi + rho T(rho)). One T serves all of them.
+  // T(rho)) and D(a) = 1/2 - w (2/pi + rho T(rho)). One T serves all of them. r is 1 / (1 + a^2).
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real half_tail(Real a, Number<Real> near, Number<Real> far) {
+    return half_tail<Precision>(a, reciprocal(fma(a, a, Real(1))), near, far);
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real half_tail(Real a, Real r, Number<Real> near, Number<Real> far) {
     using Half = std::conditional_t<std::is_same_v<Precision, fp16>, fp16, bf16>;
-    const Real r = reciprocal(fma(a, a, Real(1)));
     const Real w = a * r;
     const auto is_far = Real(1) < a;
     const Real rho = where(is_far, r, a * w);

@@ -90,6 +90,12 @@ GELU_KERNELS_HD float_pair where(bool_pair condition, float_pair y, float_pair o
 GELU_KERNELS_HD float_pair at_most(float_pair x, float limit) {
   return {at_most(x.low, limit), at_most(x.high, limit)};
 }
+GELU_KERNELS_HD float_pair clipped(float_pair x, float limit) {
+  return {clipped(x.low, limit), clipped(x.high, limit)};
+}
+GELU_KERNELS_HD float_pair saturated_product(float_pair x, float_pair y) {
+  return {saturated_product(x.low, y.low), saturated_product(x.high, y.high)};
+}
 GELU_KERNELS_HD float_pair unless_above(float_pair x, float limit, float_pair y) {
   return {unless_above(x.low, limit, y.low), unless_above(x.high, limit, y.high)};
 }

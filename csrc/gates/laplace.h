@@ -76,6 +76,23 @@ struct Laplace {
   }
   static constexpr double left_limit = -0.0;  // the value at -infinity
 
+  // The same for 16-bit results, from s = share a: see cdf.h.
+  static constexpr float share = 0x1p-7f;
+  template <class Precision>
+  static constexpr float tail_share = share;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail_at(Real s) {
+    constexpr float origin = Format<float>::round_to_integer + 64 - 1;
+    const Real shifted = fma(s, -log2e / share, Real(origin));
+    const Real power = exp2_polynomial_5(fma(s, -log2e / share, origin - shifted));
+    return scale_by_power_of_two(power, shifted) * 0x1p-64f;
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Distribution<Real> distribution_at(Real s) {
+    const Real f = tail_at<Precision>(s);
+    return {f, f};
+  }
+
   // Whether u < 2^32 F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
   // absolute error of less than 2e-6.
   template <class Real>

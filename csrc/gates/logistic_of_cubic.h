@@ -77,6 +77,30 @@ struct LogisticOfCubic {
   }
   static constexpr double left_limit = -0.0;  // the value at -infinity
 
+  // The same for 16-bit results, from s = share a: see cdf.h.
+  static constexpr float share = Constants<fp16>::share;
+  template <class Precision>
+  static constexpr float tail_share = share;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail_at(Real s) {
+    using C = Constants<fp16>;
+    const Exponent<Real> u = exponent(-s, even(s, C::share_k1, C::share_k3), 64);
+    Real power;
+    if constexpr (std::is_same_v<Precision, bf16>) {
+      power = exp2_polynomial_4(u.fraction);
+    } else {
+      power = exp2_polynomial_5(u.fraction);
+    }
+    const Real e = scale_by_power_of_two(power, u.shifted);
+    return e * reciprocal(e + Real(0x1p64f));
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Distribution<Real> distribution_at(Real s) {
+    using C = Constants<fp16>;
+    const Real f = tail_at<fp16>(s);
+    return {f, fma(-f, f, f) * even(s, C::share_slope_0, C::share_slope_2)};
+  }
+
   // Whether u < (2^32 + 1) F(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has
   // an absolute error of less than 2e-6. As F = 1 / (1 + 1/E), this needs no division.
   template <class Real>

@@ -92,6 +92,32 @@ struct Normal {
   }
   static constexpr double left_limit = -0.0;  // the value at -infinity
 
+  // The same for 16-bit results, from s = share a: see cdf.h. With the first share F(-a) is a
+  // power, with the second the density times Mills's ratio.
+  template <class Precision>
+  static constexpr float tail_share = std::is_same_v<Precision, fp16> ? 0x1p-3f : 0x1p-4f;
+  static constexpr float share = NormalConstants<fp32>::share;
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real tail_at(Real s) {
+    const Real h = normal_tail_log2(Precision(), s);
+    if constexpr (std::is_same_v<Precision, fp16>) {
+      const Exponent<Real> u = exponent(h, s, -1);
+      return scale_by_power_of_two(exp2<Precision>(u.fraction), u.shifted);
+    } else {
+      const Exponent<Real> u = exponent(h, s, 66 - 1);
+      return scale_by_power_of_two(exp2<Precision>(u.fraction), u.shifted) * 0x1p-66f;
+    }
+  }
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Distribution<Real> distribution_at(Real s) {
+    constexpr float slope = -NormalConstants<fp32>::half_log2e / (share * share);
+    const Exponent<Real> u = exponent(s * s, Real(slope), 64);
+    const Real power = scale_by_power_of_two(normal_density_exp2(u.fraction), u.shifted);
+    const Real density = power * 0x1p-64f;
+    const Real ratio = normal_ratio(reciprocal(s + NormalConstants<fp32>::ratio_pole));
+    return {density * ratio, density};
+  }
+
   // Whether u < 2^32 Phi(-|x|) - 1, for an integer u >= 0; never for NaN. The probability has an
   // absolute error of less than 2e-6. No special function unit: random masks are to be the same on
   // every machine.

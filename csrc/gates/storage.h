@@ -21,6 +21,7 @@ struct Storage;
 template <>
 struct Storage<bf16> {
   using type = uint16_t;
+  static constexpr float largest = 0x1.fep127f;
   static GELU_KERNELS_HD float load(uint16_t u) {
     return from_bits(static_cast<uint32_t>(u) << 16);
   }
@@ -56,6 +57,7 @@ struct Storage<fast_bf16> : Storage<bf16> {};
 template <>
 struct Storage<fp16> {
   using type = uint16_t;
+  static constexpr float largest = 0x1.ffcp15f;
   static GELU_KERNELS_HD float load(uint16_t u) {
 #ifdef __CUDA_ARCH__
     float x;

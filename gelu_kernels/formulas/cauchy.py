@@ -29,13 +29,17 @@ def small_argument(a: Real, C: Constants) -> Real:
     return where(a > C.split, reciprocal(a, C), a)
 
 
-def half_tail(a: Real, near: float, far: float, C: Constants) -> Real:
-    """F(-a) or D(a) for 16-bit results; `near` and `far` are 1/pi and 1/pi, or 2/pi and 0."""
-    r = reciprocal(fma(a, a, 1.0), C)
+def half_rho(a: Real, r: Real) -> Real:
+    """rho; r is 1 / (1 + a^2)."""
+    return where(a > 1.0, r, a * (a * r))
+
+
+def half_tail(a: Real, r: Real, t: Real, near: float, far: float) -> Real:
+    """F(-a) or D(a) for 16-bit results; `near` and `far` are 1/pi and 1/pi, or 2/pi and 0, and t is
+    T(rho)."""
     w = a * r
     is_far = a > 1.0
-    rho = where(is_far, r, a * w)
-    angle = fma(rho, polynomial(rho, C.arcsine), where(is_far, constant(far, a), constant(near, a)))
+    angle = fma(half_rho(a, r), t, where(is_far, constant(far, a), constant(near, a)))
     half = where(is_far, constant(0.0, a), constant(0.5, a))
     return fma(where(is_far, w, negated(w)), angle, half)
 
@@ -55,15 +59,36 @@ def derivative_tail(a: Real, C: Constants) -> Real:
     return fma(y, s, fma(y, error, linear))
 
 
+def arctangent_tail(is_far: Real, q: Real, p: Real) -> Real:
+    half = where(is_far, constant(0.0, q), constant(0.5, q))
+    return fma(where(is_far, q, negated(q)), p, half)
+
+
 def tail(a: Real, C: Constants) -> Real:
     """F(-a) for a >= 0."""
     scale = where(a > C.huge, constant(C.huge_scale, a), constant(1.0, a))
     a = magnitude(a * scale, C.limit)
     q = small_argument(a, C)
-    is_far = a > C.split
-    half = where(is_far, constant(0.0, a), constant(0.5, a))
-    f = fma(where(is_far, q, negated(q)), polynomial(q * q, C.arctangent), half)
-    return f * scale
+    return arctangent_tail(a > C.split, q, polynomial(q * q, C.arctangent)) * scale
+
+
+def half_inverse(a: Real, C: Constants) -> Real:
+    if C.has_huge:
+        return (reciprocal(magnitude(a * 2.0**-20, 2.0**126), C) - 2.0**-126) * 2.0**-20
+    else:
+        return reciprocal(magnitude(a, 2.0**125), C)
+
+
+def tail_at(a: Real, C: Constants) -> Real:
+    is_far = a > 1.0
+    q = where(is_far, half_inverse(a, C), a)
+    return arctangent_tail(is_far, q, polynomial(q * q, C.half_arctangent))
+
+
+def distribution_at(a: Real, C: Constants) -> tuple[Real, Real]:
+    r = reciprocal(fma(a, a, 1.0), C) - 2.0**-124
+    t = polynomial(half_rho(a, r), C.share_arcsine)
+    return half_tail(a, r, t, C.one_over_pi, C.one_over_pi), r * C.one_over_pi
 
 
 def density(a: Real, C: Constants) -> Real:
@@ -73,7 +98,9 @@ def density(a: Real, C: Constants) -> Real:
 def value(x: Real, C: Constants) -> Real:
     a = magnitude(x, C.limit)
     if C.form == "half":
-        f = half_tail(a, C.one_over_pi, C.one_over_pi, C)
+        r = reciprocal(fma(a, a, 1.0), C)
+        t = polynomial(half_rho(a, r), C.arcsine)
+        f = half_tail(a, r, t, C.one_over_pi, C.one_over_pi)
         return fma(negated(a), f, positive_part(x))
     else:
         q = small_argument(a, C)
@@ -85,7 +112,11 @@ def value(x: Real, C: Constants) -> Real:
 
 def derivative(x: Real, C: Constants) -> Real:
     a = magnitude(x, C.limit)
-    d = derivative_tail(a, C) if C.form == "wide" else half_tail(a, C.two_over_pi, 0.0, C)
+    if C.form == "wide":
+        d = derivative_tail(a, C)
+    else:
+        r = reciprocal(fma(a, a, 1.0), C)
+        d = half_tail(a, r, polynomial(half_rho(a, r), C.arcsine), C.two_over_pi, 0.0)
     return where(x > 0, 1.0 - d, d)
 
 
@@ -100,9 +131,19 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
     return fma(u, denominator, denominator) < polynomial(a, C.tail_numerator)
 
 
-def half_constants(fp32: Constants, arcsine: Polynomial) -> Constants:
-    """For 16-bit results."""
-    return fp32.replace(form="half", limit=fp32.half_limit, arcsine=arcsine)
+def half_constants(fp32: Constants, arcsine: Polynomial, has_huge: bool = False) -> Constants:
+    """For 16-bit results. Only a bfloat16 can be so huge that its inverse is subnormal."""
+    return fp32.replace(
+        form="half",
+        limit=fp32.half_limit,
+        arcsine=arcsine,
+        share=0,
+        tail_share=0,
+        distribution_limit=2.0**62,
+        has_huge=has_huge,
+        half_arctangent=numbers.cauchy_half_arctangent["fp32"],
+        share_arcsine=numbers.cauchy_arcsine["fp16"],
+    )
 
 
 def _wide(precision: str) -> Constants:
@@ -116,7 +157,10 @@ def _wide(precision: str) -> Constants:
 
 
 _fp32 = _wide("fp32")
-_fp16, _bf16 = (half_constants(_fp32, numbers.cauchy_arcsine[name]) for name in ("fp16", "bf16"))
+_fp16, _bf16 = (
+    half_constants(_fp32, numbers.cauchy_arcsine[name], has_huge=name == "bf16")
+    for name in ("fp16", "bf16")
+)
 
 left_limit = -1 / math.pi
 ties = "subnormal"

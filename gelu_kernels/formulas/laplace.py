@@ -81,6 +81,18 @@ def density(a: Real, C: Constants) -> Real:
     return tail(a, C)
 
 
+def tail_at(s: Real, C: Constants) -> Real:
+    origin = 1.5 * 2.0**23 + 64 - 1
+    shifted = fma(s, -C.log2e / C.share, origin)
+    fraction = fma(s, -C.log2e / C.share, origin - shifted)
+    return scale_by_power_of_two(polynomial(fraction, C.share_exp2), shifted) * 2.0**-64
+
+
+def distribution_at(s: Real, C: Constants) -> tuple[Real, Real]:
+    f = tail_at(s, C)
+    return f, f
+
+
 def in_tail(x: Real, u: Real, C: Constants) -> Real:
     a = magnitude_or_limit(x, C.tail_limit)
     shifted = fma(a, -C.log2e, C.origin)
@@ -103,6 +115,9 @@ _half = Constants(
     nudge=1.3125 * 2.0**-26,
     shrink=1.0,
     exp2m1=powers.exp2m1_polynomial_5["fp32"],
+    share=2.0**-7,
+    tail_share=2.0**-7,
+    share_exp2=powers.exp2_polynomial_5["fp32"],
 )
 _bf16 = _half.replace(shrink=1 - 2.0**-18)
 

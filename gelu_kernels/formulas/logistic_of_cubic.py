@@ -24,10 +24,12 @@ from gelu_kernels.formulas.polynomial import polynomial
 __all__ = [
     "density",
     "derivative",
+    "distribution_at",
     "in_tail",
     "left_limit",
     "second_derivative",
     "tail",
+    "tail_at",
     "ties",
     "value",
 ]
@@ -163,6 +165,30 @@ def density(a: Real, C: Constants) -> Real:
     return fma(a, 0.0, y * (1 / C.scale))
 
 
+def exponent_at(s: Real, C: Constants) -> tuple[Real, Real]:
+    u = even(s, C.half.share_k1, C.half.share_k3, C)
+    origin = 1.5 * 2.0**23 + 64
+    shifted = fma(negated(s), u, origin)
+    return shifted, fma(negated(s), u, origin - shifted)
+
+
+def tail_of(power: Real, shifted: Real, C: Constants) -> Real:
+    e = scale_by_power_of_two(power, shifted)
+    return e * reciprocal(e + 2.0**64, C)
+
+
+def tail_at(s: Real, C: Constants) -> Real:
+    shifted, fraction = exponent_at(s, C)
+    return tail_of(polynomial(fraction, C.tail_exp2), shifted, C)
+
+
+def distribution_at(s: Real, C: Constants) -> tuple[Real, Real]:
+    shifted, fraction = exponent_at(s, C)
+    f = tail_of(polynomial(fraction, C.share_exp2), shifted, C)
+    slope = even(s, C.half.share_slope_0, C.half.share_slope_2, C)
+    return f, fma(negated(f), f, f) * slope
+
+
 def in_tail(x: Real, u: Real, C: Constants) -> Real:
     a = magnitude_or_limit(x, C.tail_limit)
     shifted, fraction = exponent(a, even(a, C.half.k1, C.half.k3, C), C)
@@ -198,7 +224,12 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
         )
     )
     half = numbers["fp16"]
-    for_half = half_constants(fp32, half)
+    for_half = half_constants(fp32, half).replace(
+        share=half.share,
+        tail_share=half.share,
+        tail_exp2=powers.exp2_polynomial_5["fp32"],
+        share_exp2=powers.exp2_polynomial_5["fp32"],
+    )
     by_exp2 = for_half.replace(form="exp2")
     one = 2**24 * (1 - 2**-19 if for_half.limits_tail else 1 + 2**-20)
     by_unit = by_exp2.replace(scale=one, log2_scale=24.0)
@@ -216,7 +247,7 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
         "fp64": fp64,
         "fp32": fp32,
         "fp16": for_half,
-        "bf16": for_half,
+        "bf16": for_half.replace(tail_exp2=powers.exp2_polynomial_4["fp32"]),
         # sigmoid(1.702 x) has one hard case, x = -0.1235, which the errors would misround.
         "fast_bf16": by_unit if for_half.limits_tail or half.k3 != 0 else for_half,
         "exp2_fp16": unscaled,

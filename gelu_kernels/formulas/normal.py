@@ -13,6 +13,7 @@ from gelu_kernels.formulas.arithmetic import (
     positive_part,
     power_of_two,
     quotient,
+    reciprocal,
     scale_by_power_of_two,
     where,
 )
@@ -96,6 +97,21 @@ def density(a: Real, C: Constants) -> Real:
     return scaled_gaussian(polynomial(a * a, C.density_factor), a, C) * C.unscale
 
 
+def tail_at(s: Real, C: Constants) -> Real:
+    shifted, fraction = exponent(polynomial(s, C.tail_log2), s, C.tail_log2_scale - 1)
+    power = scale_by_power_of_two(polynomial(fraction, C.exp2), shifted)
+    if C.tail_log2_scale != 0:
+        power = power * 2.0**-C.tail_log2_scale
+    return power
+
+
+def distribution_at(s: Real, C: Constants) -> tuple[Real, Real]:
+    shifted, fraction = exponent(s * s, constant(C.density_log2, s), 64.0)
+    power = scale_by_power_of_two(polynomial(fraction, C.density_exp2), shifted)
+    density = power * 2.0**-64
+    return density * polynomial(reciprocal(s + C.ratio_pole, C), C.ratio), density
+
+
 def in_tail(x: Real, u: Real, C: Constants) -> Real:
     root = polynomial(magnitude_or_limit(x, C.tail_limit), C.tail_root)
     power_2 = root * root
@@ -115,9 +131,20 @@ def _wide(precision: str) -> Constants:
     )
 
 
-def _half(precision: str, exp2: dict[str, Polynomial]) -> Constants:
+def _half(
+    precision: str, exp2: dict[str, Polynomial], tail_share: float, tail_log2_scale: int
+) -> Constants:
+    fp32 = numbers.NormalConstants["fp32"]
     return Constants(
         form="half",
+        share=fp32.share,
+        tail_share=tail_share,
+        tail_log2=numbers.normal_tail_log2[precision],
+        tail_log2_scale=tail_log2_scale,
+        density_log2=-fp32.half_log2e / fp32.share**2,
+        density_exp2=numbers.normal_density_exp2["fp32"],
+        ratio_pole=fp32.ratio_pole,
+        ratio=numbers.normal_ratio["fp32"],
         **vars(numbers.NormalConstants[precision]),
         log2_cdf=numbers.normal_log2_cdf[precision],
         log2_derivative=numbers.normal_log2_derivative[precision],
@@ -126,8 +153,8 @@ def _half(precision: str, exp2: dict[str, Polynomial]) -> Constants:
     )
 
 
-_fp16 = _half("fp16", powers.exp2_polynomial_5)
-_bf16 = _half("bf16", powers.exp2_polynomial_4)
+_fp16 = _half("fp16", powers.exp2_polynomial_5, 1 / 8, 0)
+_bf16 = _half("bf16", powers.exp2_polynomial_4, 1 / 16, 66)
 
 left_limit = -0.0
 ties = "none"

@@ -5,10 +5,18 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from gelu_kernels.triton_kernels.arithmetic import at_most, fma, negated, quotient
+from gelu_kernels.triton_kernels.arithmetic import (
+    at_most,
+    fma,
+    negated,
+    quotient,
+    reciprocal,
+)
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
 from gelu_kernels.triton_kernels.storage import widened
 from gelu_kernels.triton_kernels.tile import origin, tile
+
+LARGEST_BFLOAT16 = tl.constexpr(2.0**128 - 2.0**120)
 
 
 @triton.jit
@@ -24,8 +32,7 @@ def smallest_normal(x):
 
 @triton.jit
 def inverse_of(scale, C: tl.constexpr):
-    inverse = quotient(tl.full(scale.shape, 1.0, scale.dtype), scale, C)
-    return tl.where(scale < smallest_normal(scale), float("inf"), inverse)
+    return tl.where(scale < smallest_normal(scale), float("inf"), reciprocal(scale, C))
 
 
 @triton.jit
@@ -35,45 +42,71 @@ def standard_score(difference, inverse):
 
 
 @triton.jit
-def point(
-    x, loc, scale, inverse, WIDE: tl.constexpr, TAIL: tl.constexpr, DENSITY: tl.constexpr,
-    C: tl.constexpr,
-):  # fmt: skip
-    """z, F(z) and f(z). WIDE: the results have more than 16 bits."""
+def clipped(x, limit):
+    """x, at least 0 and at most `limit`; NaN becomes 0."""
+    return tl.minimum(tl.maximum(x, 0.0), limit)
+
+
+@triton.jit
+def finite(x):
+    """The largest bfloat16 in place of infinity."""
+    return negated(at_most(negated(at_most(x, LARGEST_BFLOAT16)), LARGEST_BFLOAT16))
+
+
+@triton.jit
+def distribution_of(difference, tail):
+    return tl.where(difference > 0, 1.0 - tail, tail)
+
+
+@triton.jit
+def value_at_minus_infinity(scale, C: tl.constexpr):
+    return negated(scale * -C.left_limit)  # a literal -0.0 would become 0
+
+
+@triton.jit
+def point(x, loc, scale, inverse, TAIL: tl.constexpr, DENSITY: tl.constexpr, C: tl.constexpr):
+    """z, F(z) and f(z) in float32 and float64."""
     difference = x - loc
     z = difference * inverse
     a = tl.abs(z)
     tail = TAIL(a, C)
     density = DENSITY(a, C)
-    is_at_loc = difference == 0
-    if WIDE:
-        distribution = tl.where(z > 0, 1.0 - tail, tail)
-        minus_loc = difference - x
-        rest = (x - (difference - minus_loc)) - (loc + minus_loc)
-        z_low = (fma(negated(z), scale, difference) + rest) * inverse
-        rise = density * tl.where(z > 0, negated(z_low), z_low)
-        ratio = quotient(rise * 2.0**64, tail * 2.0**64, C)
-        is_in_tail = tail > smallest_normal(tail)
-        distribution = tl.where(is_in_tail, fma(density, z_low, distribution), distribution)
-        density = tl.where(is_in_tail, fma(density, ratio, density), density)
-        distribution = tl.where(is_at_loc, 0.5, distribution)
-    else:  # this order takes 10 registers fewer
-        distribution = tl.where(z > 0, 1.0 - tail, tl.where(is_at_loc, 0.5, tail))
-    return z, distribution, density
+    distribution = distribution_of(z, tail)
+    minus_loc = difference - x
+    rest = (x - (difference - minus_loc)) - (loc + minus_loc)
+    z_low = (fma(negated(z), scale, difference) + rest) * inverse
+    rise = density * tl.where(z > 0, negated(z_low), z_low)
+    ratio = quotient(rise * 2.0**64, tail * 2.0**64, C)
+    is_in_tail = tail > smallest_normal(tail)
+    distribution = tl.where(is_in_tail, fma(density, z_low, distribution), distribution)
+    density = tl.where(is_in_tail, fma(density, ratio, density), density)
+    return z, tl.where(difference == 0, 0.5, distribution), density
 
 
 @triton.jit
 def apply(
-    out, x, loc, scale, mask, WIDE: tl.constexpr, TAIL: tl.constexpr, DENSITY: tl.constexpr,
+    out, x, loc, scale, mask, TAIL: tl.constexpr, DENSITY: tl.constexpr, TAIL_AT: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
     """Stores the gate of a tile."""
     stored = tl.load(x, mask)
     x = widened(stored)
     own = bounded(scale)
-    z, distribution, density = point(x, loc, own, inverse_of(own, C), WIDE, TAIL, DENSITY, C)
-    limit = negated(own * -C.left_limit)  # a literal -0.0 would become 0
-    y = tl.where(x == float("-inf"), limit, x * distribution)
+    inverse = inverse_of(own, C)
+    if C.form == "wide":
+        _, distribution, _ = point(x, loc, own, inverse, TAIL, DENSITY, C)
+        y = tl.where(x == float("-inf"), value_at_minus_infinity(own, C), x * distribution)
+    else:
+        difference = x - loc
+        if C.share == 0:
+            tail = TAIL_AT(tl.abs(standard_score(difference, inverse)), C)
+            y = x * distribution_of(difference, tail)
+            y = tl.where(x == float("-inf"), value_at_minus_infinity(own, C), y)
+        else:
+            tail = TAIL_AT(clipped(tl.abs(difference) * (inverse * C.tail_share), 1.0), C)
+            extra = negated(at_most(tl.abs(loc), 1.0) * own * 0.0)
+            x = negated(at_most(negated(x), C.largest))
+            y = fma(x, distribution_of(difference, tail), extra)
     tl.store(out, y.to(stored.dtype), mask)
 
 
@@ -91,6 +124,7 @@ def map_rows(
     x_column,
     TAIL: tl.constexpr,
     DENSITY: tl.constexpr,
+    TAIL_AT: tl.constexpr,
     C: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -106,33 +140,44 @@ def map_rows(
     first = 0 if ARE_NUMBERS else column
     locs = tile(loc, 0, 1, row, first, 1, WIDTH)
     scales = tile(scale, 0, 1, row, first, 1, WIDTH)
-    WIDE: tl.constexpr = x.dtype.element_ty.primitive_bitwidth > 16
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
         own_loc, own_scale = widened(tl.load(locs)), widened(tl.load(scales))
-        apply(ys, xs, own_loc, own_scale, None, WIDE, TAIL, DENSITY, C)
+        apply(ys, xs, own_loc, own_scale, None, TAIL, DENSITY, TAIL_AT, C)
     else:
         column_mask = column + tl.arange(0, COLUMNS)[None, :] < columns
         mask = (row + tl.arange(0, ROWS)[:, None] < rows) & column_mask
         own_mask = None if ARE_NUMBERS else column_mask
         own_loc, own_scale = widened(tl.load(locs, own_mask)), widened(tl.load(scales, own_mask))
-        apply(ys, xs, own_loc, own_scale, mask, WIDE, TAIL, DENSITY, C)
+        apply(ys, xs, own_loc, own_scale, mask, TAIL, DENSITY, TAIL_AT, C)
 
 
 @triton.jit
 def backward_rows(
-    dx, dy, x, loc, scale, inverse, mask, TAIL: tl.constexpr, DENSITY: tl.constexpr,
-    C: tl.constexpr,
+    dx, dy, x, loc, extra, inverse, mask, TAIL: tl.constexpr, DENSITY: tl.constexpr,
+    DISTRIBUTION_AT: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Stores dx, and returns the terms of the sums, which are zeros outside of the matrix."""
-    WIDE: tl.constexpr = x.dtype.primitive_bitwidth > 16
+    """Stores dx, and returns the terms of the sums, which are zeros outside of the matrix: that of
+    loc, and that of scale or, in 16 bits, its quotient by the one of loc."""
     dtype: tl.constexpr = x.dtype
     dy, x = widened(dy), widened(x)
-    z, distribution, density = point(x, loc, scale, inverse, WIDE, TAIL, DENSITY, C)
-    steepness = tl.where(inverse == float("inf"), 0.0, density * inverse)
-    slope = tl.where(steepness == 0, 0.0, x * steepness)
-    moment = tl.where(steepness == 0, 0.0, slope * z)
-    tl.store(dx, (dy * (distribution + slope)).to(dtype), mask)
-    return tl.where(mask, negated(dy * slope), 0.0), tl.where(mask, negated(dy * moment), 0.0)
+    if C.form == "wide":
+        z, distribution, density = point(x, loc, extra, inverse, TAIL, DENSITY, C)
+        steepness = tl.where(inverse == float("inf"), 0.0, density * inverse)
+        slope = tl.where(steepness == 0, 0.0, x * steepness)
+        moment = tl.where(steepness == 0, 0.0, slope * z)
+        tl.store(dx, (dy * (distribution + slope)).to(dtype), mask)
+        of_loc = negated(dy * slope)
+        of_scale = negated(dy * moment)
+    else:
+        x = finite(x)
+        of_scale = x - loc
+        limit: tl.constexpr = C.distribution_limit if C.share == 0 else 1.0
+        tail, density = DISTRIBUTION_AT(clipped(tl.abs(of_scale) * inverse, limit), C)
+        distribution = distribution_of(of_scale, tail)
+        slope = dy * (density * extra * x)
+        tl.store(dx, fma(dy, distribution, slope).to(dtype), mask)
+        of_loc = negated(slope)
+    return tl.where(mask, of_loc, 0.0), tl.where(mask, of_scale, 0.0)
 
 
 @triton.jit
@@ -155,6 +200,7 @@ def sum_columns(
     x_column,
     TAIL: tl.constexpr,
     DENSITY: tl.constexpr,
+    DISTRIBUTION_AT: tl.constexpr,
     C: tl.constexpr,
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
@@ -171,6 +217,13 @@ def sum_columns(
         bounded(widened(tl.load(scale + column, in_row, other=1.0))), (ROW_LANES, COLUMNS)
     )
     inverses = inverse_of(scales, C)
+    extras = scales
+    if C.form == "half":
+        steepness = tl.where(inverses == float("inf"), 0.0, inverses)
+        extras = tl.where(locs == locs, steepness, locs)
+        locs = finite(locs)
+        if C.share != 0:
+            inverses = inverses * C.share
     begin = block * block_rows
     end = tl.minimum(begin + block_rows, rows)
     lane = tl.arange(0, ROW_LANES)[:, None]
@@ -188,11 +241,16 @@ def sum_columns(
         next_xs = tl.load(tile(x, x_row, x_column, next_row, first, ROW_LANES, COLUMNS), next_mask)
         to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
         of_loc, of_scale = backward_rows(
-            to, dys, xs, locs, scales, inverses, mask, TAIL, DENSITY, C
+            to, dys, xs, locs, extras, inverses, mask, TAIL, DENSITY, DISTRIBUTION_AT, C
         )
         loc_sums += of_loc
-        scale_sums += of_scale
+        if C.form == "wide":
+            scale_sums += of_scale
+        else:
+            scale_sums = fma(of_loc, of_scale, scale_sums)
         dys, xs, mask = next_dys, next_xs, next_mask
+    if C.form == "half":
+        scale_sums *= extras
     zeros = tl.zeros((COLUMNS,), locs.dtype)
     place = block * columns + column
     tl.store(loc_partial + place, add_in_order(zeros, tl.trans(loc_sums))[None, :], in_row)

@@ -10,7 +10,8 @@ from gelu_kernels.triton_kernels.launch import Specialization
 from gelu_kernels.triton_kernels.matrices import TYPES, integer, pointer
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, column_sum_tiles
 
-ORDERS = "tail", "density"
+FORWARD = "tail", "density", "tail_at"
+BACKWARD = "tail", "density", "distribution_at"
 ROW, LEAST_COLUMNS, MOST_COLUMNS = 1024, 64, 16384  # as in csrc/ops/cdf/kernels.h
 
 
@@ -26,7 +27,7 @@ def cdf_gate_forward(y: Tensor, x: Tensor, loc: Tensor, scale: Tensor, gate: str
         "cdf_gate_forward",
         "cdf.kernels.map_rows",
         gate,
-        ORDERS,
+        FORWARD,
         (y,),
         (x,),
         x,
@@ -48,10 +49,9 @@ def specialize_sums(key: bias_gradient.Key) -> Specialization:
         *[integer(key.dtype, key.aligned)] * 3,
         *(1 if consecutive else "i64" for consecutive in key.consecutive),
     )
-    precision = "fp32" if key.dtype.itemsize == 2 else TYPES[key.dtype]
     compiled_in = key.columns, key.columns_first
     return Specialization(
-        "cdf.kernels.sum_columns", arguments, compiled_in, key.gate, ORDERS, precision
+        "cdf.kernels.sum_columns", arguments, compiled_in, key.gate, BACKWARD, TYPES[key.dtype]
     )
 
 

@@ -7,31 +7,55 @@ namespace gelu_kernels::cuda {
 template <class Gate>
 struct WithLocationAndScale {};
 
+template <class Function, class Real>
+struct CdfTerms {
+  Real dx, of_loc, of_scale;
+
+  template <class Sums>
+  __device__ __forceinline__ void add_to(Sums& sum, int j) const {
+    constexpr int size = sizeof(Real) / sizeof(sum[0][0]);
+    std::decay_t<decltype(sum[0][0])> loc[size], scale[size];
+    unpack(of_loc, loc);
+    unpack(of_scale, scale);
+#pragma unroll
+    for (int k = 0; k < size; ++k) Function::add(loc[k], scale[k], sum[0][j + k], sum[1][j + k]);
+  }
+};
+
 template <class Gate, class Precision, class Part>
 struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision, Part> {
   static constexpr int sums = 2;
   using Real = typename Precision::Real;
+  using Function = CdfBackward<Gate, Precision>;
   using typename RowsOfX<Precision, Part>::Numbers;
 
-  Real loc[Part::size], scale[Part::size], inverse[Part::size];
+  Real loc[Part::size], extra[Part::size], inverse[Part::size];
 
   __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
       : RowsOfX<Precision, Part>(tile_at(m.x, row, column), left) {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(loc);
-    Part::load(m.parameters[1] + column * size, size, left).unpack(scale);
+    Part::load(m.parameters[1] + column * size, size, left).unpack(extra);
 #pragma unroll
     for (int j = 0; j < Part::size; ++j) {
-      scale[j] = bounded(scale[j]);
-      inverse[j] = inverse_of(scale[j]);
+      const Column<Real> column = Function::column(loc[j], extra[j]);
+      extra[j] = column.extra;
+      inverse[j] = column.inverse;
     }
   }
   // From the element j on.
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
-                                                             int j) const {
-    const auto of = cdf_gradients<Gate, Precision>(dy, pack(row.x + j), pack(loc + j),
-                                                   pack(scale + j), pack(inverse + j));
-    return {of.dx, {of.dloc, of.dscale}};
+  __device__ __forceinline__ CdfTerms<Function, Packed<Real>> apply(Packed<Real> dy,
+                                                                    const Numbers& row,
+                                                                    int j) const {
+    const auto of =
+        Function::apply(dy, pack(row.x + j), pack(loc + j), pack(extra + j), pack(inverse + j));
+    return {of.dx, of.of_loc, of.of_scale};
+  }
+  __device__ __forceinline__ void finish(Real (&sum_of_scale)[Part::size]) const {
+#pragma unroll
+    for (int j = 0; j < Part::size; ++j) {
+      sum_of_scale[j] = Function::finished(sum_of_scale[j], extra[j]);
+    }
   }
 };
 

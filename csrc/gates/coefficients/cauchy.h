@@ -138,4 +138,11 @@ GELU_KERNELS_HD Real cauchy_estimate_denominator(Real a) {
   return polynomial(a, 0x1.f16d56p-1f, 0x1.9e077ep0f, 0x1.9f4ce8p0f, 0x1p0f);
 }
 
+// atan(q) / (pi q) for s = q^2 and q <= 1; relative error 2^-17.8.
+template <class Real>
+GELU_KERNELS_HD Real cauchy_half_arctangent(Real s) {
+  return polynomial(s, 0x1.45f2aap-2f, -0x1.b22876p-4f, 0x1.fe2552p-5f, -0x1.3c284p-5f,
+                    0x1.2bc8ccp-6f, -0x1.194134p-8f);
+}
+
 }  // namespace gelu_kernels

@@ -81,6 +81,11 @@ struct NormalTanhConstants<fp16> {
   static constexpr float exp2_3 = 0x1.cd5fe8p-5f;
   static constexpr float exp2_4 = 0x1.418cfap-7f;
   static constexpr float exp2_5 = 0x1.60f292p-10f;
+  static constexpr float share = 0x1.7p-4f;
+  static constexpr float share_k1 = 0x1.99fe46p4f;
+  static constexpr float share_k3 = 0x1.1be634p7f;
+  static constexpr float share_slope_0 = 0x1.988454p0f;
+  static constexpr float share_slope_2 = 0x1.a850bep4f;
 };
 
 template <>
@@ -149,6 +154,11 @@ struct Logistic1702Constants<fp16> {
   static constexpr float exp2_3 = 0x1.ceb508p-5f;
   static constexpr float exp2_4 = 0x1.427ad6p-7f;
   static constexpr float exp2_5 = 0x1.61f78ap-10f;
+  static constexpr float share = 0x1p-6f;
+  static constexpr float share_k1 = 0x1.3a4cbep7f;
+  static constexpr float share_k3 = 0x0p0f;
+  static constexpr float share_slope_0 = 0x1.b3b646p0f;
+  static constexpr float share_slope_2 = 0x0p0f;
 };
 
 template <>
@@ -217,6 +227,11 @@ struct LogisticConstants<fp16> {
   static constexpr float exp2_3 = 0x1.baf276p-4f;
   static constexpr float exp2_4 = 0x1.34b518p-6f;
   static constexpr float exp2_5 = 0x1.52d9d4p-9f;
+  static constexpr float share = 0x1p-7f;
+  static constexpr float share_k1 = 0x1.715476p7f;
+  static constexpr float share_k3 = 0x0p0f;
+  static constexpr float share_slope_0 = 0x1p0f;
+  static constexpr float share_slope_2 = 0x0p0f;
 };
 
 }  // namespace gelu_kernels

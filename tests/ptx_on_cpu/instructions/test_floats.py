@@ -150,6 +150,14 @@ def test_arithmetic_of_16_bits() -> None:
     check(arithmetic_of_16_bits())
 
 
+def test_saturation() -> None:
+    pairs = [(0.5, 0.5), (3.0, 2.0), (-3.0, 2.0), (0.0, math.inf), (math.nan, 1.0), (2.0, math.inf)]
+    pairs += [(2.0**-100, 2.0**-49), (1 + 2**-12, 1 - 2**-12)]
+    operands = (("f32", torch.tensor(column)) for column in zip(*pairs, strict=True))
+    expected = [0.25, 1, 0, 0, 0, 1, 2.0**-149, 1 - 2.0**-24]
+    assert evaluate("mul.rn.sat.f32 d, a, b;", "f32", *operands).tolist() == expected
+
+
 def test_flush_to_zero_only_where_it_stands() -> None:
     a = torch.tensor([2.0**-130, -(2.0**-127), 2.0**-126, 1.0])
     operands = ("f32", a), ("f32", torch.ones(4)), ("f32", torch.zeros(4))

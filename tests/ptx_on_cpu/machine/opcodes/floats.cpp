@@ -148,6 +148,9 @@ void add_float_operations(Table& table) {
   table["sub.rn.f32x2"] = halves<subtract<float>>();
   table["mul.rn.f32x2"] = halves<multiply<float>>();
   table["fma.rn.f32x2"] = halves<fused<float>>();
+  // ".sat clamps the result to [0.0, 1.0]. NaN results are flushed to +0.0f."
+  table["mul.rn.sat.f32"] =
+      lanes<[](float a, float b) { return std::fmin(std::fmax(a * b, 0.0f), 1.0f); }>();
 }
 
 }  // namespace ptx
