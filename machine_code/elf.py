@@ -48,7 +48,7 @@ def code(cubin: bytes) -> tuple[bytes, dict[int, str]]:
     named = sections(cubin)
     (text,) = (section for name, section in named.items() if name.startswith(".text."))
     symbols = named[".symtab"]
-    strings = content(cubin, list(named.values())[symbols.link])
+    strings = content(cubin, named[".strtab"])
     subroutines = {
         address: string(strings, name)
         for name, info, _, _, address, _ in iter_unpack(SYMBOL, content(cubin, symbols))
