@@ -33,11 +33,6 @@ constexpr int kColumnSumBlocksPerProcessor = 2;
 // measured on an H200.
 constexpr int kMostBlocksOfLast = 128;
 
-// A weighted gated linear unit: the accesses of its backward pass under way, of three vectors each,
-// and blocks that a processor is to have room for. Three with 2 rows of three inputs are 72 kB.
-constexpr int glu_sum_accesses(int number_bytes) { return number_bytes == 8 ? 1 : 2; }
-constexpr int glu_blocks_per_processor(int inputs) { return inputs <= 2 ? 4 : 3; }
-
 // The SOI map: warps of a block, vectors that a thread loads before it computes, and blocks that a
 // processor is to have room for. A thread makes the keys of its random words once. Measured on an
 // H200 at 1 GiB, % of a copy's speed in place of 4 vectors and blocks of 8 warps: bfloat16 97 (93).
@@ -91,6 +86,15 @@ constexpr int kScaledMapRows = 8;
 constexpr int scaled_map_rows_ahead(int size) { return size == 2 ? 3 : 2; }
 constexpr int scaled_map_blocks_per_processor(int size) {
   return size == 2 ? 9 : size == 4 ? 8 : 6;
+}
+
+// A gated linear unit in general, backward, in blocks as small: accesses of three vectors that are
+// loaded at a time, and blocks. A thread has sums as well: with 28 warps in place of 24 half of the
+// gates would spill 8 to 32 bytes. Float64, pairs of floats and spaced elements need more registers.
+constexpr int glu_sum_accesses(int number_bytes) { return number_bytes == 8 ? 1 : 2; }
+constexpr int glu_sum_blocks_per_processor(int number_bytes, bool has_pairs, bool are_spaced) {
+  if (number_bytes == 8 || are_spaced) return 4;
+  return has_pairs ? 5 : 6;
 }
 
 // In a small tensor, one row for each warp reaches more processors.

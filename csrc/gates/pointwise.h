@@ -111,13 +111,17 @@ struct GluNumbers {
   Number limit, up_offset, weight;
 };
 
+// `apply` is `of_clamped` for x and up as they come. Where there is no limit, both are the same.
 template <class Gate, class Precision>
 struct GluRowsForward {
   static constexpr int inputs = 2, outputs = 1;
   template <class Number, class Real>
+  static GELU_KERNELS_HD Real of_clamped(const GluNumbers<Number>& n, Real x, Real up) {
+    return value_as_factor<Gate, Precision>(x) * (up + Real(n.up_offset)) * Real(n.weight);
+  }
+  template <class Number, class Real>
   static GELU_KERNELS_HD Real apply(const GluNumbers<Number>& n, Real x, Real up) {
-    const Real factor = clamped(up, n.limit) + Real(n.up_offset);
-    return value_as_factor<Gate, Precision>(at_most(x, n.limit)) * factor * Real(n.weight);
+    return of_clamped(n, at_most(x, n.limit), clamped(up, n.limit));
   }
 };
 
@@ -130,14 +134,19 @@ template <class Gate, class Precision>
 struct GluRowsBackward {
   static constexpr int inputs = 3, outputs = 2;
   template <class Number, class Real>
+  static GELU_KERNELS_HD GluGradients<Real> of_clamped(const GluNumbers<Number>& n, Real dy, Real x,
+                                                       Real up) {
+    const Real factor = up + Real(n.up_offset), dy_weight = dy * Real(n.weight);
+    const Real value = value_as_factor<Gate, Precision>(x);
+    return {dy_weight * factor * Gate::template derivative<Precision>(x), dy_weight * value,
+            dy * factor * value};
+  }
+  template <class Number, class Real>
   static GELU_KERNELS_HD GluGradients<Real> apply(const GluNumbers<Number>& n, Real dy, Real x,
                                                   Real up) {
-    const Real least = at_most(x, n.limit), factor = clamped(up, n.limit) + Real(n.up_offset);
-    const Real value = value_as_factor<Gate, Precision>(least);
-    const Real dy_weight = dy * Real(n.weight);
-    const Real dx = dy_weight * factor * Gate::template derivative<Precision>(least);
-    const Real dup = unless_above(-up, n.limit, dy_weight * value);
-    return {unless_above(x, n.limit, dx), unless_above(up, n.limit, dup), dy * factor * value};
+    const auto y = of_clamped(n, dy, at_most(x, n.limit), clamped(up, n.limit));
+    const Real dup = unless_above(-up, n.limit, unless_above(up, n.limit, y.dup));
+    return {unless_above(x, n.limit, y.dx), dup, y.weight_term};
   }
 };
 

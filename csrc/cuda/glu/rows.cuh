@@ -2,6 +2,9 @@
 // backward pass that sums the gradient of the weights, else what it loads at a time.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "csrc/cuda/divisor.h"
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/packed.h"
@@ -59,13 +62,18 @@ struct GluRowMap {
   static constexpr int size = Part::size;
   static constexpr int width = kWarp * size;                     // columns of an access of a warp
   static constexpr int parts = has_sum ? kGluLanes / width : 1;  // accesses of all the lanes
-  // Accesses that are under way, each loaded again as soon as it is computed.
+  // Accesses that are loaded at a time.
   static constexpr int ahead = has_sum ? glu_sum_accesses(sizeof(Real)) : rows_in_flight(inputs);
   static constexpr int unrolled = parts > ahead ? parts : ahead;
   static_assert(unrolled % parts == 0 && unrolled % ahead == 0);
   static constexpr int step = unrolled * width;
   static constexpr int blocks =
-      has_sum ? kColumnSumBlocksPerProcessor : glu_blocks_per_processor(inputs);
+      has_sum ? glu_sum_blocks_per_processor(sizeof(Real), kPacked<Real> > 1, Part::spacing > 1)
+              : map_blocks_per_processor(inputs, sizeof(Real), kPacked<Real> > 1);
+
+  // Elements of a branch: all threads have the same limit, and mostly there is none. With all eight
+  // 16-bit elements in one, ptxas keeps so many numbers at a time that backward would spill them.
+  static constexpr int branch = size < 4 ? size : 4;
 
   // Of a vector of each operand.
   template <size_t... k>
@@ -74,18 +82,30 @@ struct GluRowMap {
                                                std::index_sequence<k...>) {
     Real from[inputs][size], to[outputs][size];
     (in[k].unpack(from[k]), ...);
+    const auto compute = [&](auto is_limited, int first) {
 #pragma unroll
-    for (int j = 0; j < size; j += kPacked<Real>) {
-      const auto result = Function::apply(numbers, pack(from[k] + j)...);
-      if constexpr (has_sum) {
-        Real terms[kPacked<Real>];
-        unpack(result.dx, to[0] + j);
-        unpack(result.dup, to[1] + j);
-        unpack(result.weight_term, terms);
+      for (int j = first; j < first + branch; j += kPacked<Real>) {
+        const auto result = decltype(is_limited)::value
+                                ? Function::apply(numbers, pack(from[k] + j)...)
+                                : Function::of_clamped(numbers, pack(from[k] + j)...);
+        if constexpr (has_sum) {
+          Real terms[kPacked<Real>];
+          unpack(result.dx, to[0] + j);
+          unpack(result.dup, to[1] + j);
+          unpack(result.weight_term, terms);
 #pragma unroll
-        for (int i = 0; i < kPacked<Real>; ++i) lanes[j + i] += terms[i];  // they are products
+          for (int i = 0; i < kPacked<Real>; ++i) lanes[j + i] += terms[i];  // they are products
+        } else {
+          unpack(result, to[0] + j);
+        }
+      }
+    };
+#pragma unroll
+    for (int j = 0; j < size; j += branch) {
+      if (numbers.limit <= Format<Real>::largest) {
+        compute(std::true_type(), j);
       } else {
-        unpack(result, to[0] + j);
+        compute(std::false_type(), j);
       }
     }
 #pragma unroll
@@ -94,18 +114,22 @@ struct GluRowMap {
 };
 
 template <class Function, class Precision, class Part>
-__global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>::blocks)
+__global__ void __launch_bounds__(kMapThreads, GluRowMap<Function, Precision, Part>::blocks)
     glu_rows(const __grid_constant__ GluRows m, GluNumbers<typename Precision::Real> numbers,
-             const WideDivisor tiles, int64_t tile) {
+             const Divisor tiles) {
   using M = GluRowMap<Function, Precision, Part>;
   using T = typename M::T;
   using Real = typename M::Real;
   constexpr int inputs = M::inputs, outputs = M::outputs;
-  const uint64_t warp = uint64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  const int64_t row = tiles.divide(warp);
+  const uint32_t warp = blockIdx.x * kMapWarps + threadIdx.x / kWarp;
+  const uint32_t row = tiles.divide(warp);
   if (row >= m.rows) return;
   const int offset = threadIdx.x % kWarp * (Part::spacing == 1 ? M::size : 1);
-  const int64_t first = (warp - row * tiles.divisor) * tile;
+  const int64_t first = int64_t{warp - row * tiles.divisor} * M::step + offset;
+  // The lane's accesses to the end of the row.
+  int64_t left = m.columns - first;
+  int accesses = static_cast<int>(static_cast<uint64_t>(left + M::width - 1) / M::width);
+  if (!M::has_sum || !m.dweight) accesses = min(accesses, M::unrolled);
   if (m.weight) {
     numbers.weight = Storage<Precision>::load(reinterpret_cast<const T*>(m.weight)[row]);
   }
@@ -116,50 +140,47 @@ __global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>
   char* at[outputs + inputs];  // the lane's element of each operand
 #pragma unroll
   for (int k = 0; k < outputs + inputs; ++k) {
-    at[k] = tile_at(m.operands[k], row, first + offset).data;
+    at[k] = m.operands[k].data + row * m.operands[k].row_stride + first * column_stride(k);
   }
+  const auto left_of = [&](int i) {
+    return static_cast<int>(min(left - i * M::width, int64_t{M::width}));
+  };
+  const auto address = [&](int k, int i) { return at[k] + i * M::width * column_stride(k); };
   Real lanes[M::parts][M::size] = {};
-  Part in[M::ahead][inputs];
-  // Takes the lane's accesses in turn. The last one has `left_of_last` columns left.
-  const auto take = [&](auto is_whole, int accesses, int left_of_last) {
-    constexpr bool kWhole = decltype(is_whole)::value;
-    const auto is_in_tile = [&](int i) { return kWhole || i < accesses; };
-    const auto left_of = [&](int i) { return is_in_tile(i + 1) ? M::width : left_of_last; };
-    const auto load = [&](int i) {
-#pragma unroll
-      for (int k = 0; k < inputs; ++k) {
-        char*& from = at[outputs + k];
-        in[i % M::ahead][k] = Part::load(from, column_stride(outputs + k), left_of(i));
-        from += M::width * column_stride(outputs + k);
-      }
-    };
-#pragma unroll
-    for (int i = 0; i < M::ahead; ++i) {
-      if (is_in_tile(i)) load(i);
-    }
 #pragma unroll 1
-    for (; is_in_tile(0); accesses -= M::unrolled) {
+  for (; accesses > 0; accesses -= M::unrolled) {
 #pragma unroll
-      for (int i = 0; i < M::unrolled; ++i) {
-        if (i > 0 && !is_in_tile(i)) break;
+    for (int first = 0; first < M::unrolled; first += M::ahead) {
+      // As in map_rows, a branch before each access keeps ptxas from moving the loads.
+      Part in[M::ahead][inputs];
+#pragma unroll
+      for (int i = 0; i < M::ahead; ++i) {
+        if (first + i >= accesses) break;
+#pragma unroll
+        for (int k = outputs; k < outputs + inputs; ++k) {
+          in[i][k - outputs] =
+              Part::load(address(k, first + i), column_stride(k), left_of(first + i));
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < M::ahead; ++i) {
+        if (first + i >= accesses) break;
         Part out[outputs];
-        M::apply(out, in[i % M::ahead], numbers, lanes[i % M::parts],
+        M::apply(out, in[i], numbers, lanes[(first + i) % M::parts],
                  std::make_index_sequence<inputs>());
 #pragma unroll
-        for (int r = 0; r < outputs; ++r) {
-          out[r].store(at[r], column_stride(r), left_of(i));
-          at[r] += M::width * column_stride(r);
+        for (int k = 0; k < outputs; ++k) {
+          out[k].store(address(k, first + i), column_stride(k), left_of(first + i));
         }
-        if (M::has_sum && i + M::ahead < accesses) load(i + M::ahead);
       }
-      if constexpr (!M::has_sum) return;  // a step is all of the tile
     }
-  };
-  if (const int64_t left = m.columns - first; !M::has_sum && left >= M::step) {
-    take(std::true_type(), M::unrolled, M::width);
-  } else if (const int64_t of_lane = min(left, tile) - offset; of_lane > 0) {
-    const int accesses = static_cast<int>((of_lane + M::width - 1) / M::width);
-    take(std::false_type(), accesses, static_cast<int>(of_lane - int64_t{accesses - 1} * M::width));
+    if constexpr (M::has_sum) {
+#pragma unroll
+      for (int k = 0; k < outputs + inputs; ++k) at[k] = address(k, M::unrolled);
+      left -= M::step;
+    } else {
+      return;  // a step is all of the tile
+    }
   }
   if constexpr (M::has_sum) {
     if (!m.dweight) return;
@@ -168,6 +189,14 @@ __global__ void __launch_bounds__(kThreads, GluRowMap<Function, Precision, Part>
       reinterpret_cast<T*>(m.dweight)[row] = Storage<Precision>::store(sum);
     }
   }
+}
+
+inline GluRows rows_from(GluRows m, int64_t first, int64_t rows, int64_t size) {
+  for (Matrix& operand : m.operands) operand.data += first * operand.row_stride;
+  if (m.weight) m.weight += first * size;
+  if (m.dweight) m.dweight += first * size;
+  m.rows = rows;
+  return m;
 }
 
 template <class Function, class Precision>
@@ -185,13 +214,19 @@ Error launch_glu_rows(Queue queue, const GluRows& m) {
     are_vectors &= column_stride == sizeof(T) && bits % kVectorBytes == 0;
   }
   const int64_t step = are_vectors ? OfVectors::step : OfElements::step;
-  const int64_t tile = m.dweight ? m.columns : step;
-  const int64_t tiles = (m.columns + tile - 1) / tile;
-  const int64_t blocks = (m.rows * tiles + kWarps - 1) / kWarps;
+  const int64_t tiles = m.dweight ? 1 : (m.columns + step - 1) / step;
   const GluNumbers<Real> numbers{static_cast<Real>(m.limit), static_cast<Real>(m.up_offset), 1};
-  return launch<KernelSet<of_vectors, of_elements>>(
-      queue, are_vectors ? of_vectors : of_elements, blocks, kThreads, m, numbers,
-      WideDivisor(static_cast<uint64_t>(tiles)), tile);
+  // As many rows at a time as there are numbers of warps for: the kernel's division is of 31 bits.
+  const int64_t most = (std::numeric_limits<int32_t>::max() - kMapWarps) / tiles;
+  for (int64_t first = 0; first < m.rows; first += most) {
+    const GluRows some = rows_from(m, first, std::min(most, m.rows - first), sizeof(T));
+    const Error error = launch<KernelSet<of_vectors, of_elements>>(
+        queue, are_vectors ? of_vectors : of_elements,
+        (some.rows * tiles + kMapWarps - 1) / kMapWarps, kMapThreads, some, numbers,
+        Divisor(static_cast<uint32_t>(tiles)));
+    if (error) return error;
+  }
+  return {};
 }
 
 template <template <class, class> class Function>
