@@ -64,10 +64,6 @@ constexpr int dropout_blocks_per_processor(int inputs, int size, bool has_pairs)
 // Coded derivatives: octets that a thread loads before it computes.
 constexpr int kOctets = 2;
 
-// Where the derivative is coded: the value and the derivative are two formulas. In float64 three
-// blocks would spill 16 bytes; else a thread takes up to 80 registers, and 24 kB are in flight.
-constexpr int coded_octet_blocks_per_processor(int size) { return size == 8 ? 2 : 3; }
-
 // Element by element kernels: warps of a block, and blocks that a processor is to have room for. A
 // formula takes up to 85 % of the time of its bytes, and a thread either waits or computes: the
 // more warps, the better both overlap. 12 blocks leave a thread 40 registers. Measured on an H200
@@ -88,9 +84,20 @@ constexpr int scaled_map_blocks_per_processor(int size) {
   return size == 2 ? 9 : size == 4 ? 8 : 6;
 }
 
+// Coded derivatives, in blocks as small: octets that a thread loads before it computes. Value and
+// derivative are two formulas, so that forward in 16 bits issues more than memory leaves time for:
+// what counts is how many elements are under way, and these are as many as fit in 64 registers. In
+// pairs of floats 7 blocks would spill 8 bytes.
+constexpr int coded_octets(int size) { return 8 / size; }
+constexpr int coded_blocks_per_processor(int size, bool has_pairs) {
+  return size == 8 || has_pairs ? 6 : 8;
+}
+constexpr int kCodedBackwardOctets = 2;
+
 // A gated linear unit in general, backward, in blocks as small: accesses of three vectors that are
 // loaded at a time, and blocks. A thread has sums as well: with 28 warps in place of 24 half of the
-// gates would spill 8 to 32 bytes. Float64, pairs of floats and spaced elements need more registers.
+// gates would spill 8 to 32 bytes. Float64, pairs of floats and spaced elements need more
+// registers.
 constexpr int glu_sum_accesses(int number_bytes) { return number_bytes == 8 ? 1 : 2; }
 constexpr int glu_sum_blocks_per_processor(int number_bytes, bool has_pairs, bool are_spaced) {
   if (number_bytes == 8 || are_spaced) return 4;

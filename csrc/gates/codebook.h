@@ -48,7 +48,11 @@ struct Rounding {
 // No code is cut off at the ends: the codebook reaches a step beyond any derivative.
 GELU_KERNELS_HD int32_t encode(float derivative, float rounding, const Codebook& c) {
   const float code = fma(derivative, c.levels, c.zero + rounding);
+#ifdef __CUDA_ARCH__
+  return static_cast<int32_t>(fminf(code, c.nan));  // no other code is as large
+#else
   return static_cast<int32_t>(code == code ? code : c.nan);
+#endif
 }
 
 GELU_KERNELS_HD float step_in(const Codebook& c, float) { return c.step; }

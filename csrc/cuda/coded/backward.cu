@@ -27,31 +27,33 @@ __device__ __forceinline__ void multiply_elements(const CodedBackwardOperands& m
 
 // Of elements of any layout, as octets that are not in vectors go one by one.
 template <class Precision>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMapThreads,
+                                  coded_blocks_per_processor(sizeof(StorageOf<Precision>),
+                                                             kPacked<typename Precision::Real> > 1))
     multiply_octets(const __grid_constant__ CodedBackwardOperands m,
                     const __grid_constant__ Octets octets) {
   using T = StorageOf<Precision>;
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  const int64_t first = int64_t{blockIdx.x} * (kOctets * kThreads) + threadIdx.x;
-  if (first + (kOctets - 1) * kThreads >= octets.in_vectors) {
+  const int64_t first = int64_t{blockIdx.x} * (kCodedBackwardOctets * kMapThreads) + threadIdx.x;
+  if (first + (kCodedBackwardOctets - 1) * kMapThreads >= octets.in_vectors) {
 #pragma unroll 1
-    for (int i = 0; i < kOctets; ++i) {
-      const int64_t octet = first + i * kThreads;
+    for (int i = 0; i < kCodedBackwardOctets; ++i) {
+      const int64_t octet = first + i * kMapThreads;
       if (octet < octets.count()) multiply_elements<Precision>(m, octets, octet);
     }
     return;
   }
-  Octet<Precision> dy[kOctets];
-  uint64_t codes[kOctets];
+  Octet<Precision> dy[kCodedBackwardOctets];
+  uint64_t codes[kCodedBackwardOctets];
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
-    const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;
+  for (int i = 0; i < kCodedBackwardOctets; ++i) {
+    const uint32_t octet = static_cast<uint32_t>(first) + i * kMapThreads;
     dy[i] = Octet<Precision>::load(octets.at<T>(m.dy, octet));
     codes[i] = load_codes<kOctet>(m.code, int64_t{octet} * kOctet, m.decoder.codebook.bits);
   }
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
+  for (int i = 0; i < kCodedBackwardOctets; ++i) {
 #pragma unroll
     for (int k = 0; k < Octet<Precision>::count; ++k) {
       Real numbers[V::size];
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(kThreads)
       }
       dy[i].vectors[k] = V::round(numbers);
     }
-    dy[i].store(octets.at<T>(m.dx, static_cast<uint32_t>(first) + i * kThreads));
+    dy[i].store(octets.at<T>(m.dx, static_cast<uint32_t>(first) + i * kMapThreads));
   }
 }
 
@@ -74,9 +76,9 @@ Error launch_coded_backward(Queue queue, const CodedBackwardOperands& m) {
   const Octets octets = octets_of(m.rows, m.columns,
                                   has_whole_words(m.code) && has_vectors(m.dx, m.rows, size) &&
                                       has_vectors(m.dy, m.rows, size));
-  constexpr int64_t block = kThreads * kOctets * kOctet;
-  return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block, kThreads,
-                                   m, octets);
+  constexpr int64_t block = kMapThreads * kCodedBackwardOctets * kOctet;
+  return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block,
+                                   kMapThreads, m, octets);
 }
 
 template <class, class Precision>

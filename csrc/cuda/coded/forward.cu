@@ -6,66 +6,80 @@
 namespace gelu_kernels::cuda {
 namespace {
 
-__device__ __forceinline__ uint32_t encoded(float derivative, uint32_t word, bool kept,
-                                            const CodedForwardOperands& m) {
-  const int32_t code = encode(derivative, m.rounding.of(word), m.codebook);
-  return static_cast<uint32_t>(kept ? code : static_cast<int32_t>(m.codebook.zero));
-}
+template <class Precision>
+constexpr int kOctetsOfThread = coded_octets(sizeof(StorageOf<Precision>));
 
 // y in place of x, and the codes. Whether there is a bias, and whether anything is random, is the
 // same for all threads, and no other kernel is for it.
 template <class Gate, class Precision>
-__device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const CodedForwardOperands& m,
-                                             const Octets& octets, uint32_t octet, uint64_t seed) {
-  using T = StorageOf<Precision>;
+__device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const Octet<Precision>& bias,
+                                             const CodedForwardOperands& m, uint32_t octet,
+                                             uint64_t seed) {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  const T* bias =
-      reinterpret_cast<const T*>(octets.at<T>({const_cast<char*>(m.bias), 0, 0}, octet));
-  const Real factor = m.factor.as<Real>();
-  uint64_t codes = 0;
-  RandomWords first = {}, second = {};
-  if (m.is_random) {
-    const uint64_t of_whole = static_cast<uint64_t>(m.index.offset) / kOctet + octet;
-    first = philox(of_whole, 0, seed);
-    second = philox(of_whole, 1, seed);
-  }
+  Real values[kOctet];
+  float derivatives[kOctet];
 #pragma unroll
   for (int i = 0; i < Octet<Precision>::count; ++i) {
-    Real numbers[V::size], values[V::size], derivatives[V::size];
+    Real numbers[V::size], of_vector[V::size], addends[V::size];
     x.vectors[i].unpack(numbers);
     if (m.bias) {
-      Real addends[V::size];
-      V::load(bias + i * V::size).unpack(addends);
+      bias.vectors[i].unpack(addends);
 #pragma unroll
       for (int j = 0; j < V::size; ++j) numbers[j] += addends[j];
     }
-    bool kept[V::size];
 #pragma unroll
     for (int j = 0; j < V::size; j += kPacked<Real>) {
       const Packed<Real> number = pack(numbers + j);
-      unpack(Gate::template value<Precision>(number), values + j);
-      unpack(Gate::template derivative<Precision>(number), derivatives + j);
+      unpack(Gate::template value<Precision>(number), values + i * V::size + j);
+      unpack(Gate::template derivative<Precision>(number), of_vector + j);
+    }
 #pragma unroll
-      for (int k = j; k < j + kPacked<Real>; ++k) {
-        const int element = i * V::size + k;
-        const uint32_t word = word_of(first.word[element / 2], second.word[element / 2], element);
-        kept[k] = word >= m.threshold;
-        const uint32_t code = encoded(static_cast<float>(derivatives[k]), word, kept[k], m);
-        codes |= static_cast<uint64_t>(code) << (8 * element);
+    for (int j = 0; j < V::size; ++j) {
+      derivatives[i * V::size + j] = static_cast<float>(of_vector[j]);
+    }
+  }
+  int32_t codes[kOctet];
+  uint32_t kept = 0;  // a bit for each element
+  if (m.is_random) {
+    const uint64_t of_whole = static_cast<uint64_t>(m.index.offset) / kOctet + octet;
+    const RandomWords first = philox(of_whole, 0, seed), second = philox(of_whole, 1, seed);
+#pragma unroll
+    for (int j = 0; j < kOctet; ++j) {
+      const uint32_t word = word_of(first.word[j / 2], second.word[j / 2], j);
+      codes[j] = encode(derivatives[j], m.rounding.of(word), m.codebook);
+      if (word >= m.threshold) {
+        kept |= 1 << j;
+      } else {
+        codes[j] = static_cast<int32_t>(m.codebook.zero);
       }
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kOctet; ++j) {
+      codes[j] = encode(derivatives[j], m.rounding.of(0), m.codebook);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Octet<Precision>::count; ++i) {
+    Real of_vector[V::size];
+    bool kept_of_vector[V::size];
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) {
+      of_vector[j] = values[i * V::size + j];
+      kept_of_vector[j] = kept >> (i * V::size + j) & 1;
     }
     if (m.drops) {
 #pragma unroll
-      for (int j = 0; j < V::size; ++j) values[j] *= factor;
-      x.vectors[i] = V::round(values).select(kept);
+      for (int j = 0; j < V::size; ++j) of_vector[j] *= m.factor.as<Real>();
+      x.vectors[i] = V::round(of_vector).select(kept_of_vector);
     } else if (m.bias) {
-      x.vectors[i] = V::round(values);
+      x.vectors[i] = V::round(of_vector);
     } else {
-      x.vectors[i] = V::template round_values<Gate::ties>(values, x.vectors[i]);
+      x.vectors[i] = V::template round_values<Gate::ties>(of_vector, x.vectors[i]);
     }
   }
-  return codes;
+  return join_codes(codes);
 }
 
 // Any octet, element by element.
@@ -92,8 +106,9 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
     T y = m.bias ? S::store(value) : S::store_value(value);
     if (m.drops) y = kept ? S::store(value * m.factor.as<Real>()) : T(0);
     *reinterpret_cast<T*>(tile_at(m.y, here.row, here.column).data) = y;
-    const uint32_t code = encoded(static_cast<float>(derivative), word, kept, m);
-    codes |= static_cast<uint64_t>(code) << (8 * i);
+    int32_t code = encode(static_cast<float>(derivative), m.rounding.of(word), m.codebook);
+    if (!kept) code = static_cast<int32_t>(m.codebook.zero);
+    codes |= static_cast<uint64_t>(static_cast<uint32_t>(code)) << (8 * i);
     here.advance(octets.columns);
   }
   if (m.codebook.bits == 8) {
@@ -110,35 +125,40 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
 
 // Of elements of any layout, as octets that are not in vectors go one by one.
 template <class Gate, class Precision>
-__global__ void __launch_bounds__(kThreads,
-                                  coded_octet_blocks_per_processor(sizeof(StorageOf<Precision>)))
+__global__ void __launch_bounds__(kMapThreads,
+                                  coded_blocks_per_processor(sizeof(StorageOf<Precision>),
+                                                             kPacked<typename Precision::Real> > 1))
     map_octets(const __grid_constant__ CodedForwardOperands m,
                const __grid_constant__ Octets octets,
                const __grid_constant__ WideDivisor row_length) {
   using T = StorageOf<Precision>;
-  const int64_t first = int64_t{blockIdx.x} * (kOctets * kThreads) + threadIdx.x;
-  if (first + (kOctets - 1) * kThreads >= octets.in_vectors) {
-#pragma unroll 1
-    for (int i = 0; i < kOctets; ++i) {
-      const int64_t octet = first + i * kThreads;
-      if (octet < octets.count()) {
-        evaluate_elements<Gate, Precision>(m, octets, row_length, octet);
-      }
-    }
-    return;
-  }
-  Octet<Precision> x[kOctets];
+  constexpr int octets_of_thread = kOctetsOfThread<Precision>;
+  const int64_t first = int64_t{blockIdx.x} * (octets_of_thread * kMapThreads) + threadIdx.x;
+  const auto octet = [&](int i) { return static_cast<uint32_t>(first) + i * kMapThreads; };
+  const auto is_in_vectors = [&](int i) { return first + i * kMapThreads < octets.in_vectors; };
+  const Matrix bias = {const_cast<char*>(m.bias), 0, 0};
+  // As in map_rows, a branch before each octet keeps ptxas from moving the loads.
+  Octet<Precision> x[octets_of_thread], addends[octets_of_thread];
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
-    x[i] = Octet<Precision>::load(octets.at<T>(m.x, static_cast<uint32_t>(first) + i * kThreads));
+  for (int i = 0; i < octets_of_thread; ++i) {
+    if (!is_in_vectors(i)) break;
+    x[i] = Octet<Precision>::load(octets.at<T>(m.x, octet(i)));
+    if (m.bias) addends[i] = Octet<Precision>::load(octets.at<T>(bias, octet(i)));
   }
   const uint64_t seed = m.is_random ? m.seed.get() : 0;
 #pragma unroll
-  for (int i = 0; i < kOctets; ++i) {
-    const uint32_t octet = static_cast<uint32_t>(first) + i * kThreads;
-    const uint64_t codes = evaluate<Gate, Precision>(x[i], m, octets, octet, seed);
-    x[i].store(octets.at<T>(m.y, octet));
-    store_codes(m.code, octet, codes, m.codebook.bits);
+  for (int i = 0; i < octets_of_thread; ++i) {
+    if (!is_in_vectors(i)) break;
+    const uint64_t codes = evaluate<Gate, Precision>(x[i], addends[i], m, octet(i), seed);
+    x[i].store(octets.at<T>(m.y, octet(i)));
+    store_codes(m.code, octet(i), codes, m.codebook.bits);
+  }
+#pragma unroll 1
+  for (int i = 0; i < octets_of_thread; ++i) {
+    const int64_t octet = first + i * kMapThreads;
+    if (octets.in_vectors <= octet && octet < octets.count()) {
+      evaluate_elements<Gate, Precision>(m, octets, row_length, octet);
+    }
   }
 }
 
@@ -150,9 +170,9 @@ Error launch_coded_forward(Queue queue, const CodedForwardOperands& m) {
       octets_of(m.rows, m.columns,
                 are_octets_of_whole(m.index) && has_vectors(m.bias) && has_whole_words(m.code) &&
                     has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
-  constexpr int64_t block = kThreads * kOctets * kOctet;
-  return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block, kThreads,
-                                   m, octets, row_length_of(m.index));
+  constexpr int64_t block = kMapThreads * kOctetsOfThread<Precision> * kOctet;
+  return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block,
+                                   kMapThreads, m, octets, row_length_of(m.index));
 }
 
 template <class Gate, class Precision>

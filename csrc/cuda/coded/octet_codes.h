@@ -10,6 +10,25 @@ __device__ __forceinline__ uint32_t code_of(uint64_t codes, int element) {
   return static_cast<uint32_t>(codes >> (8 * element)) & 0xff;
 }
 
+// Without an instruction.
+__device__ __forceinline__ uint64_t join_words(uint32_t low, uint32_t high) {
+  uint64_t word;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(word) : "r"(low), "r"(high));
+  return word;
+}
+
+// Eight codes, a byte for each.
+__device__ __forceinline__ uint64_t join_codes(const int32_t (&codes)[kOctet]) {
+  uint32_t words[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t low = __byte_perm(codes[4 * i], codes[4 * i + 1], 0x0040);
+    const uint32_t high = __byte_perm(codes[4 * i + 2], codes[4 * i + 3], 0x0040);
+    words[i] = __byte_perm(low, high, 0x5410);
+  }
+  return join_words(words[0], words[1]);
+}
+
 // Two codes of 4 bits in a byte.
 __device__ __forceinline__ uint32_t pack_pairs(uint64_t codes) {
   const uint64_t pairs = codes | codes >> 4;
@@ -17,11 +36,7 @@ __device__ __forceinline__ uint32_t pack_pairs(uint64_t codes) {
 }
 __device__ __forceinline__ uint64_t unpack_pairs(uint32_t packed) {
   const uint32_t even = packed & 0x0f0f0f0f, odd = packed >> 4 & 0x0f0f0f0f;
-  uint64_t codes;  // of two words without an instruction
-  asm("mov.b64 %0, {%1, %2};"
-      : "=l"(codes)
-      : "r"(__byte_perm(even, odd, 0x5140)), "r"(__byte_perm(even, odd, 0x7362)));
-  return codes;
+  return join_words(__byte_perm(even, odd, 0x5140), __byte_perm(even, odd, 0x7362));
 }
 
 // For whole octets; codes in memory begin at a multiple of 8 bytes.
