@@ -25,7 +25,7 @@ struct RowMap {
       has_scale ? scaled_map_rows_ahead(sizeof(typename V::T)) : rows_in_flight(inputs);
   static constexpr int rows = has_scale ? kScaledMapRows : ahead;
   static constexpr int blocks =
-      has_scale ? scaled_map_blocks_per_processor(sizeof(typename V::T))
+      has_scale ? scaled_map_blocks_per_processor(sizeof(typename V::T), kPacked<Real> > 1)
                 : map_blocks_per_processor(inputs, sizeof(Real), kPacked<Real> > 1);
   static constexpr int kNumbers = kColumns + has_scale;      // of a column
   using Along = Real[kNumbers > 0 ? kNumbers : 1][V::size];  // the columns

@@ -80,8 +80,8 @@ constexpr int map_blocks_per_processor(int inputs, int number_bytes, bool has_pa
 // instructions for a column); those that it loads ahead; and the blocks, most without a spill.
 constexpr int kScaledMapRows = 8;
 constexpr int scaled_map_rows_ahead(int size) { return size == 2 ? 3 : 2; }
-constexpr int scaled_map_blocks_per_processor(int size) {
-  return size == 2 ? 9 : size == 4 ? 8 : 6;
+constexpr int scaled_map_blocks_per_processor(int size, bool has_pairs) {
+  return (size == 2 ? 9 : size == 4 ? 8 : 6) - 2 * has_pairs;
 }
 
 // Coded derivatives, in blocks as small: octets that a thread loads before it computes. Value and
