@@ -141,8 +141,7 @@ struct CdfBackward {
       const auto is_step = Real(Format<Real>::largest) < inverse;
       const Real steepness = where(is_step, Real(0), inverse);
       constexpr float share = Gate::share == 0 ? 1 : Gate::share;
-      return {clamped(loc, Storage<bf16>::largest), where(loc == loc, steepness, loc),
-              inverse * share};
+      return {loc, where(loc == loc, steepness, loc), inverse * share};
     } else {
       return {loc, own_scale, inverse};
     }
@@ -151,8 +150,7 @@ struct CdfBackward {
   static GELU_KERNELS_HD CdfGradients<Real> apply(Real dy, Real x, Real loc, Real extra,
                                                   Real inverse) {
     if constexpr (is_half<Precision>) {
-      // An infinite x or loc counts as the largest number: where there is no density, its products
-      // are 0.
+      // An infinite x counts as the largest number: the density is 0, and so are its products.
       const Real finite = clamped(x, Storage<bf16>::largest);
       const Real distance = finite - loc;
       Real s;

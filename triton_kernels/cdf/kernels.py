@@ -221,7 +221,6 @@ def sum_columns(
     if C.form == "half":
         steepness = tl.where(inverses == float("inf"), 0.0, inverses)
         extras = tl.where(locs == locs, steepness, locs)
-        locs = finite(locs)
         if C.share != 0:
             inverses = inverses * C.share
     begin = block * block_rows
