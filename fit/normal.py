@@ -265,14 +265,14 @@ def tail_polynomial() -> Polynomial:
     return Polynomial("normal_tail_root", "a", c, comment)
 
 
-LOGIT_LIMIT = 4.75  # beyond it 2^16 Phi(-x) is less than 1/8
-LOGIT_DEGREE = 4
+LOGIT_LIMIT = 4  # beyond it 2^16 Phi(-x) is about 2 and less
+LOGIT_DEGREE = 2
 
 
 def logit_polynomial() -> Polynomial:
     """The logit of Phi(x), for an estimate of Phi(x) whose absolute error counts.
 
-    Where Phi(-x) is less than 2^-19, it need only stay so small: the last power rises.
+    Beyond the limit the estimate takes the logit's factor of x as it is there.
     """
     x = minimax.chebyshev_points(1 / 16, LOGIT_LIMIT, 300)
     tail = np.array([upper_tail(number) for number in x])

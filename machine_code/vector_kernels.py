@@ -58,7 +58,7 @@ class VectorKernel:
         if "seed" in self.case.operator.inputs:
             accesses -= Counter({"LDG.E.64": 1, "STG.E.U8": self.stores})
         elif self.case.has_mask:
-            accesses -= Counter({"LDG.E.U8": self.stores})
+            accesses -= Counter({"LDG.E.U8": self.stores, "LDG.E": 1})
         if self.case.has_weights:
             weights = sum(n for opcode, n in accesses.items() if opcode.startswith("LDG"))
             return accesses.total() - min(weights, self.stores)

@@ -34,15 +34,17 @@ constexpr int kColumnSumBlocksPerProcessor = 2;
 constexpr int kMostBlocksOfLast = 128;
 
 // The SOI map: warps of a block, vectors that a thread loads before it computes, and blocks that a
-// processor is to have room for. A thread makes the keys of its random words once. Measured on an
-// H200 at 1 GiB, % of a copy's speed in place of 4 vectors and blocks of 8 warps: bfloat16 97 (93).
+// processor is to have room for. A thread makes the keys of its random words once, and the inverse
+// of a scale. Measured on an H200 at 1 GiB, % of a copy's speed in place of 4 vectors and blocks of
+// 8 warps: bfloat16 97 (93).
 constexpr int kSoiWarps = 4;
 constexpr int kSoiThreads = kSoiWarps * kWarp;
-constexpr int kSoiVectors = 4;  // backward, and with a location and a scale
 constexpr int soi_vectors(int size) { return size == 2 ? 6 : 4; }
 constexpr int soi_blocks_per_processor(int size, bool has_columns) {
-  return size == 4 && !has_columns ? 9 : 6;
+  return size != 2 ? 9 : has_columns ? 6 : 7;
 }
+constexpr int kSoiBackwardVectors = 4;
+constexpr int kSoiBackwardBlocksPerProcessor = 12;
 
 // Dropout: warps of a block, octets that a thread loads before it computes, and blocks that a
 // processor is to have room for, in as many registers as spill nothing. Up to 32 registers of a

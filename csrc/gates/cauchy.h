@@ -110,7 +110,7 @@ struct Cauchy {
   static constexpr float estimate_error = 0x1.4p-15f;
   template <class Real>
   static GELU_KERNELS_HD Real distribution_estimate(Real x) {
-    const Real a = absolute(x);  // where that is above 2^64, the result is NaN
+    const Real a = magnitude(x, 0x1p32f);  // whose third power is finite
     const Real tail =
         cauchy_estimate_numerator(a) * approximate_reciprocal(cauchy_estimate_denominator(a));
     return where_positive(x, [&] { return Real(1) - tail; }, [&] { return tail; });

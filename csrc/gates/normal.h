@@ -134,10 +134,10 @@ struct Normal {
   }
 
   // F(x) by the special function unit, and its error, with the threshold's own of `in_tail`.
-  static constexpr float estimate_error = 0x1p-18f;
+  static constexpr float estimate_error = 0x1.6p-16f;
   template <class Real>
   static GELU_KERNELS_HD Real distribution_estimate(Real x) {
-    return approximate_logistic(x * normal_logit(x * x));
+    return approximate_logistic(x * normal_logit(at_most(x * x, 16.0f)));
   }
 
   // F, F' and g'' as formulas over any type that has erfc, exp and clamp of its own: over

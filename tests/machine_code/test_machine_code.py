@@ -43,7 +43,7 @@ H100 = MACHINES["H100"]
 H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 
 # For a bfloat16; its random bits take 4 in CUDA and 8 in Triton, which draws all of them.
-MOST_SOI_SLOTS = {"cuda": 25, "triton": 35}
+MOST_SOI_SLOTS = {"cuda": 23, "triton": 35}
 
 # Triton leaves the order of loads to ptxas, which issues the loads of these kernels one at a time.
 ONE_AT_A_TIME = [
@@ -60,6 +60,7 @@ SPILLED = [
     ("gate_backward_bias cauchy bfloat16 biased", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),
+    ("draw_rows<Cauchy, fp16, WithParameters>", 16),
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
 ]
 
@@ -173,7 +174,7 @@ def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
 
 
 def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
-    """But for CUDA's SOI map, where one vector of a warp in 100 takes it, in float64 one in 400."""
+    """But for CUDA's SOI map, where one vector of a warp in 60 takes it, in float64 one in 240."""
     short = [x for x in vector_kernels if is_short(x.kernel)]
     allowed = [x.vectors if x.kernel.name.startswith("draw_") else 0 for x in short]
     found = [(x.kernel.name, branches_on_loads(x.path)) for x in short]

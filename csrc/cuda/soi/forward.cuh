@@ -14,10 +14,18 @@
 
 namespace gelu_kernels::cuda {
 
-// In each half all bits are the sign of a number: `low` has the low half.
-__device__ __forceinline__ uint32_t signs_of(float low, float high) {
+// 2^23: the last place of a number from there on is 1, below 1/2.
+constexpr float kUnits = 0x1p23f;
+
+// The random half of an element, as the last bits of 2^23, and in each half of a word all bits are
+// bit 23 of a number: `low` has the low half.
+__device__ __forceinline__ float with_half(uint32_t word, int element) {
+  // Of two constants ptxas copies one to a register at every use. So it sees none: y is 0.
+  return from_bits(__byte_perm(word, bits(kUnits) + threadIdx.y, element % 2 ? 0x7632 : 0x7610));
+}
+__device__ __forceinline__ uint32_t signs_of(uint32_t low, uint32_t high) {
   uint32_t signs;  // __byte_perm() knows no signs
-  asm("prmt.b32 %0, %1, %2, 0xffbb;" : "=r"(signs) : "r"(bits(low)), "r"(bits(high)));
+  asm("prmt.b32 %0, %1, %2, 0xeeaa;" : "=r"(signs) : "r"(low), "r"(high));
   return signs;
 }
 
@@ -37,16 +45,24 @@ __device__ __forceinline__ void choose(uint32_t (&words)[Vector<Precision>::size
 }
 
 // The vectors along the columns: none, a bias, or a location and a scale. score() turns a vector of
-// x into the numbers that F takes.
+// x into the numbers that F takes, for an estimate; exact_score() does for one element, exactly.
+// Where `is_unclear`, there is no estimate.
 template <class Precision>
 struct Alone {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
   static constexpr int vectors = soi_vectors(sizeof(typename V::T));
   static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), false);
+  static constexpr bool is_unclear = false;
 
   __device__ __forceinline__ Alone(const SoiForwardOperands&, uint32_t, int) {}
-  __device__ __forceinline__ void score(Real (&)[V::size], V&) const {}
+  __device__ __forceinline__ void score(float (&z)[V::size], V& x) const {
+    Real numbers[V::size];
+    x.unpack(numbers);
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) z[j] = static_cast<float>(numbers[j]);
+  }
+  __device__ __forceinline__ float exact_score(float z, const V&, int) const { return z; }
 };
 
 template <class Precision>
@@ -55,6 +71,7 @@ struct WithBias {
   using Real = typename Precision::Real;
   static constexpr int vectors = soi_vectors(sizeof(typename V::T));
   static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), true);
+  static constexpr bool is_unclear = false;
 
   Real bias[V::size];
 
@@ -65,85 +82,140 @@ struct WithBias {
         .unpack(bias);
   }
   // x becomes the sum.
-  __device__ __forceinline__ void score(Real (&numbers)[V::size], V& x) const {
+  __device__ __forceinline__ void score(float (&z)[V::size], V& x) const {
+    Real numbers[V::size];
+    x.unpack(numbers);
 #pragma unroll
     for (int j = 0; j < V::size; j += kPacked<Real>) {
       unpack(pack(numbers + j) + pack(bias + j), numbers + j);
     }
     x = V::round(numbers);
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) z[j] = static_cast<float>(numbers[j]);
   }
+  __device__ __forceinline__ float exact_score(float z, const V&, int) const { return z; }
 };
 
 template <class Precision>
 struct WithParameters {
   using V = Vector<Precision>;
+  using T = typename V::T;
   using Real = typename Precision::Real;
-  static constexpr int vectors = kSoiVectors;
-  static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), true);
+  static constexpr int vectors = soi_vectors(sizeof(T));
+  static constexpr int blocks = soi_blocks_per_processor(sizeof(T), true);
 
-  Real loc[V::size], inverse[V::size];  // of the scale
+  Real loc[V::size];
+  float inverse[V::size];  // of the scale, about
+  const T* scale;
+  bool is_unclear;  // whether a scale has no inverse that is a normal number
 
-  __device__ __forceinline__ WithParameters(const SoiForwardOperands& m, uint32_t octet, int part) {
-    load(m.loc, octet, part).unpack(loc);
-    load(m.scale, octet, part).unpack(inverse);
+  __device__ __forceinline__ WithParameters(const SoiForwardOperands& m, uint32_t octet, int part)
+      : scale(at(m.scale, octet, part)) {
+    Real scales[V::size];
+    V::load(at(m.loc, octet, part)).unpack(loc);
+    V::load(scale).unpack(scales);
+    uint32_t most = 0;
 #pragma unroll
-    for (int j = 0; j < V::size; j += kPacked<Real>) {
-      unpack(inverse_of(bounded(pack(inverse + j))), inverse + j);
+    for (int j = 0; j < V::size; ++j) {
+      const float number = static_cast<float>(scales[j]);
+      inverse[j] = about_inverse(number);
+      most = max(most, bits(number) - bits(Format<float>::smallest_normal));
+    }
+    is_unclear =
+        most > bits(0.5f / Format<float>::smallest_normal) - bits(Format<float>::smallest_normal);
+  }
+  __device__ __forceinline__ void score(float (&z)[V::size], V& x) const {
+    Real numbers[V::size];
+    x.unpack(numbers);
+#pragma unroll
+    for (int j = 0; j < V::size; ++j) {
+      z[j] = static_cast<float>(numbers[j] - loc[j]) * inverse[j];
     }
   }
-  __device__ __forceinline__ void score(Real (&numbers)[V::size], V&) const {
-#pragma unroll
-    for (int j = 0; j < V::size; j += kPacked<Real>) {
-      const Packed<Real> distance = pack(numbers + j) - pack(loc + j);
-      unpack(standard_score(distance, pack(inverse + j)), numbers + j);
-    }
+  __device__ __forceinline__ float exact_score(float, const V& x, int j) const {
+    Real numbers[V::size];
+    x.unpack(numbers);
+    return static_cast<float>(standard_score(
+        numbers[j] - loc[j], inverse_of(bounded(Storage<Precision>::load(scale[j])))));
   }
 
  private:
-  // One number has as many copies as an octet has elements, and no branch asks for it.
-  static __device__ __forceinline__ V load(const Matrix& row, uint32_t octet, int part) {
-    const char* const first = row.data + int64_t{octet} * (kOctet * row.column_stride);
-    return V::load(reinterpret_cast<const typename V::T*>(first) + part * V::size);
+  // A template, because the compiler of the host does not know the unit.
+  template <class Float>
+  static __device__ __forceinline__ Float about_inverse(Float x) {
+    return approximate_reciprocal(x);
   }
+  // One number has as many copies as an octet has elements, and no branch asks for it.
+  static __device__ __forceinline__ const T* at(const Matrix& row, uint32_t octet, int part) {
+    const char* const first = row.data + int64_t{octet} * (kOctet * row.column_stride);
+    return reinterpret_cast<const T*>(first) + part * V::size;
+  }
+};
+
+// Places in memory, `step` bytes from one to the next, at one instruction each. Of a sum that the
+// compiler sees it would add the parts anew for each place, which takes up to five.
+class Places {
+ public:
+  __device__ __forceinline__ Places(const void* first, uint32_t step)
+      : first_(__cvta_generic_to_global(first)), step_(step) {
+    asm("" : "+l"(first_));
+  }
+  template <class T>
+  __device__ __forceinline__ T* at(uint32_t i) const {
+    asm("" : "+r"(i));
+    return static_cast<T*>(__cvta_global_to_generic(first_ + uint64_t{step_} * i));
+  }
+
+ private:
+  size_t first_;
+  uint32_t step_;
 };
 
 // y in place of x, and the bits of the mask, for a part of an octet of the whole.
 //
-// Half of an element's random bits decide wherever an estimate of 2^32 F is farther from them than
-// they and its error leave open. Else, for two elements of 2^16 or so, all bits decide, exactly.
-template <class Gate, class Precision, class Real, int size>
-__device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const Real (&numbers)[size],
+// Half of an element's random bits decide wherever an estimate of 2^16 F is farther from them than
+// they and its error leave open. Else, for an element of 2^14 or so, all bits decide, exactly.
+template <class Gate, class Precision, class Columns>
+__device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const Columns& columns,
                                          uint64_t octet, int part, uint64_t seed) {
   using V = Vector<Precision>;
-  constexpr float open = 0x1p16f + 0x1p32f * Gate::estimate_error;
   constexpr int kWords = V::size / 2;
-  float z[V::size], excess[V::size];  // of the random bits over 2^32 F
-#pragma unroll
-  for (int j = 0; j < V::size; ++j) z[j] = static_cast<float>(numbers[j]);
+  // What is open: the rest of the bits, less than 1, the error and the rounding of the difference.
+  // Last places of a difference below 0 and above it.
+  constexpr float error = 0x1p16f * Gate::estimate_error;
+  constexpr uint32_t below = static_cast<uint32_t>(2 * (1 + error + 0.25f));
+  constexpr uint32_t above = static_cast<uint32_t>(error + 0.5f);
+  float z[V::size];
+  uint32_t excess[V::size];  // of the random bits over 2^16 F, plus 2^23; bit 23 is set below it
+  columns.score(z, x);
   uint32_t words[kWords];
   choose<Precision>(words, philox(octet, 0, seed), part);
-  float least = 0x1p32f;
+  uint32_t least = UINT32_MAX;
 #pragma unroll
   for (int j = 0; j < V::size; j += kPacked<float>) {
-    float random[kPacked<float>];
+    float random[kPacked<float>], difference[kPacked<float>];
+#pragma unroll
+    for (int k = 0; k < kPacked<float>; ++k) random[k] = with_half(words[(j + k) / 2], j + k);
+    const auto distribution = Gate::distribution_estimate(pack(z + j));
+    unpack(fma(distribution, Packed<float>(-0x1p16f), pack(random)), difference);
 #pragma unroll
     for (int k = 0; k < kPacked<float>; ++k) {
-      // Below an odd element's half, that of its neighbour stands for the bits left open.
-      const uint32_t word = words[(j + k) / 2];
-      random[k] = static_cast<float>((j + k) % 2 ? word : word << 16);
+      excess[j + k] = bits(difference[k]);
+      least = min(least, excess[j + k] - (bits(kUnits) - below));
     }
-    const auto distribution = Gate::distribution_estimate(pack(z + j));
-    unpack(fma(distribution, Packed<float>(-0x1p32f), pack(random)), excess + j);
-#pragma unroll
-    for (int k = 0; k < kPacked<float>; ++k) least = at_most(least, absolute(excess[j + k]));
   }
-  if (!(least >= open)) {  // or NaN
+  if (least <= below + above || columns.is_unclear) {
+    // Drawn again, or they would keep registers for all elements.
+    asm("" : "+l"(octet));
     uint32_t others[kWords];
+    choose<Precision>(words, philox(octet, 0, seed), part);
     choose<Precision>(others, philox(octet, 1, seed), part);
 #pragma unroll
     for (int j = 0; j < V::size; ++j) {
-      if (absolute(excess[j]) >= open) continue;
-      excess[j] = bernoulli<Gate>(z[j], word_of(words[j / 2], others[j / 2], j)) ? -1 : 1;
+      if (excess[j] - (bits(kUnits) - below) > below + above && !columns.is_unclear) continue;
+      const bool kept =
+          bernoulli<Gate>(columns.exact_score(z[j], x, j), word_of(words[j / 2], others[j / 2], j));
+      excess[j] = kept ? bits(kUnits) - 1 : bits(kUnits);
     }
   }
 
@@ -155,7 +227,7 @@ __device__ __forceinline__ uint32_t draw(Vector<Precision>& x, const Real (&numb
       mask |= kept[k] & (0x20001u << (2 * k));
     } else {
       const int j = k * V::size / 4;
-      kept[k] = static_cast<uint32_t>(static_cast<int32_t>(bits(excess[j])) >> 31);
+      kept[k] = signs_of(excess[j], excess[j]);
       mask |= kept[k] & (1u << j);
     }
   }
@@ -222,14 +294,18 @@ __global__ void __launch_bounds__(kSoiThreads, Beside<Precision>::blocks)
   const uint32_t group = octets.row_in_octets.divide(place);
   const uint32_t column = place - group * octets.row_in_octets.divisor;
   const uint32_t row = group * kVectors;
-  const uint32_t first = row * octets.row_in_octets.divisor + column;
-  const auto octet = [&](int i) { return first + i * octets.row_in_octets.divisor; };
-  const auto is_inside = [&](int i) { return octet(i) < static_cast<uint32_t>(octets.in_vectors); };
-  const auto at = [&](const Matrix& matrix, int i) {
-    // Rows are less than 2^32 bytes apart: in 64 bits the product would take two instructions.
-    const uint64_t before = uint64_t{row + i} * static_cast<uint32_t>(matrix.row_stride);
+  const uint32_t step = octets.row_in_octets.divisor, first = row * step + column;
+  // Octets of the whole: in 32 bits none carries.
+  const uint64_t first_of_whole = static_cast<uint64_t>(m.index.offset) / kOctet;
+  const uint32_t low = static_cast<uint32_t>(first_of_whole);
+  const auto octet = [&](int i) { return low + first + i * step; };
+  const auto is_inside = [&](int i) {
+    return octet(i) < low + static_cast<uint32_t>(octets.in_vectors);
+  };
+  const auto rows_of = [&](const Matrix& matrix) {
+    const uint32_t stride = static_cast<uint32_t>(matrix.row_stride);  // has_vectors() says so
     const uint64_t offset = uint64_t{column} * (kOctet * sizeof(T)) + part * kVectorBytes;
-    return reinterpret_cast<T*>(matrix.data + offset + before);
+    return Places(matrix.data + (offset + uint64_t{row} * stride), stride);
   };
 
   // The last octet, if it is not whole, is for a thread that has no other in a small tensor.
@@ -238,23 +314,22 @@ __global__ void __launch_bounds__(kSoiThreads, Beside<Precision>::blocks)
     forward_elements<Gate, Precision, Beside>(m, octets, row_length, octets.in_vectors);
   }
   if (!is_inside(0)) return;
+  const Places places = rows_of(m.x);
   V x[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (is_inside(i)) x[i] = V::load(at(m.x, i));
+    if (is_inside(i)) x[i] = V::load(places.at<T>(i));
   }
   const Beside<Precision> beside(m, column, part);
   const uint64_t seed = m.seed.get();
-  const uint64_t first_of_whole = static_cast<uint64_t>(m.index.offset) / kOctet;
+  const Places results = rows_of(m.y), bytes(m.mask + first, step);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (!is_inside(i)) return;
-    typename Precision::Real numbers[V::size];
-    x[i].unpack(numbers);
-    beside.score(numbers, x[i]);
-    const uint32_t bits = draw<Gate>(x[i], numbers, first_of_whole + octet(i), part, seed);
-    x[i].store(at(m.y, i));
-    write_mask<Precision>(m.mask + octet(i), bits, part);
+    const uint64_t octet_of_whole = (first_of_whole >> 32 << 32) | octet(i);
+    const uint32_t bits = draw<Gate>(x[i], beside, octet_of_whole, part, seed);
+    x[i].store(results.at<T>(i));
+    write_mask<Precision>(bytes.at<uint8_t>(i), bits, part);
   }
 }
 
@@ -289,8 +364,9 @@ Error launch_forward(Queue queue, SoiForwardOperands m, ForwardKernel of_rows,
   }
   const int64_t groups = (m.rows + kVectors - 1) / kVectors;
   const int64_t places = groups * octets.row_in_octets.divisor;
-  // The kernel of rows numbers octets beyond the end, in 32 bits.
-  if (!octets.in_vectors || places * kVectors > std::numeric_limits<uint32_t>::max()) {
+  // The kernel of rows numbers octets of the whole, and beyond the end, in 32 bits.
+  const int64_t before = static_cast<uint32_t>(m.index.offset / kOctet);
+  if (!octets.in_vectors || before + places * kVectors > std::numeric_limits<uint32_t>::max()) {
     return launch_dependent<Kernels>(queue, of_elements, (octets.count() + kThreads - 1) / kThreads,
                                      kThreads, m, octets, row_length_of(m.index));
   }

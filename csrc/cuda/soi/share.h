@@ -11,16 +11,21 @@ namespace gelu_kernels::cuda {
 template <class Precision>
 struct Share {
   static constexpr int lanes = kOctet / Vector<Precision>::size;  // of an octet
-  static constexpr int octets = kSoiVectors * kThreads / lanes;   // of a block
+  static constexpr int warp_octets = kSoiBackwardVectors * kWarp / lanes;
+  static constexpr int octets = warp_octets * kSoiWarps;  // of a block
 
-  uint32_t octet;
+  uint32_t of_warp, octet;  // from the warp's first one, and from the matrix's
   int part;
 
   // The thread's vector i.
   explicit __device__ __forceinline__ Share(int i) {
-    const uint32_t vector = i * kThreads + threadIdx.x;
-    octet = blockIdx.x * octets + vector / lanes;
+    const uint32_t vector = i * kWarp + threadIdx.x % kWarp;
+    of_warp = vector / lanes;
+    octet = first_of_warp() + of_warp;
     part = vector % lanes;
+  }
+  static __device__ __forceinline__ uint32_t first_of_warp() {
+    return blockIdx.x * octets + threadIdx.x / kWarp * warp_octets;
   }
 
   __device__ __forceinline__ StorageOf<Precision>* in(const Matrix& m, const Octets& all) const {

@@ -135,9 +135,9 @@ def extracted(a: int, position: int, length: int, kind: str) -> int:
     return value - (sign << len(field))
 
 
-def inserted(a: int, b: int, position: int, length: int) -> int:
-    field = range(position, min(position + length, 32))
-    kept = sum(b & 1 << k for k in range(32) if k not in field)
+def inserted(a: int, b: int, position: int, length: int, bits: int = 32) -> int:
+    field = range(position, min(position + length, bits))
+    kept = sum(b & 1 << k for k in range(bits) if k not in field)
     return kept + sum((a >> k - position & 1) << k for k in field)
 
 
@@ -161,6 +161,9 @@ def fields() -> Iterator[Row]:
     for position, length in [*product((0, 5, 31), (0, 1, 27, 32)), (32, 1), (40, 5), (1, 40)]:
         function = partial(inserted, position=position, length=length)
         yield f"bfi.b32, {position}, {length}", "u32", ["u32"] * 2, function
+    for position, length in [*product((0, 5, 32, 63), (0, 1, 32, 64)), (64, 1), (80, 5)]:
+        function = partial(inserted, position=position, length=length, bits=64)
+        yield f"bfi.b64, {position}, {length}", "u64", ["u64"] * 2, function
     yield "prmt.b32", "u32", ["u32"] * 3, permuted
     yield "prmt.b32, 0x3340U", "u32", ["u32"] * 2, partial(permuted, selector=0x3340)
     for table in (0xE4, 0x80, 0xFE, 0x96, 0x01, 0xCA):

@@ -27,6 +27,12 @@ uint32_t insert_field(uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   const uint32_t mask = field_mask(position, length);
   return (b & ~mask) | (position >= 32 ? 0 : (a << position) & mask);
 }
+uint64_t insert_wide_field(uint64_t a, uint64_t b, uint32_t c, uint32_t d) {
+  const uint32_t position = c & 0xff, length = d & 0xff;
+  if (position >= 64) return b;
+  const uint64_t ones = length >= 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1;
+  return (b & ~(ones << position)) | (a & ones) << position;
+}
 template <class Unsigned>
 Unsigned extract_field(Unsigned a, uint32_t b, uint32_t c) {
   constexpr uint32_t bits = 8 * sizeof a;
@@ -70,6 +76,7 @@ uint32_t high_32(uint64_t a) { return static_cast<uint32_t>(a >> 32); }
 void add_field_operations(Table& table) {
   table["lop3.b32"] = lanes<look_up>();
   table["bfi.b32"] = lanes<insert_field>();
+  table["bfi.b64"] = lanes<insert_wide_field>();
   table["bfe.u32"] = lanes<extract_field<uint32_t>>();
   table["bfe.u64"] = lanes<extract_field<uint64_t>>();
   table["bfe.s32"] = lanes<extract_signed_field<int32_t>>();
