@@ -136,19 +136,17 @@ SERVED: dict[str, list[tuple[str | None, bool | None]]] = {
     rf"draw_rows<{GATE}, {TYPE}, WithBias>": [("soi_forward", True)],
     rf"draw_rows<{GATE}, {TYPE}, WithParameters>": [("soi_cdf_forward", True)],
     rf"select_vectors<{TYPE}>": [("soi_backward", False)],
-    rf"draw_dropout<{GATE}, {TYPE}>": [
-        *(("gate_dropout_forward", biased) for biased in (False, True)),
-        ("glu_dropout_forward", False),
-    ],
-    rf"select_gradients<Backward{OF_GATE}, {TYPE}>": [
-        ("gate_dropout_backward", biased) for biased in (False, True)
-    ],
-    rf"select_gradients<GluBackward{OF_GATE}, {TYPE}>": [("glu_dropout_backward", False)],
+    rf"draw_dropout<{GATE}, {TYPE}, 0>": [("gate_dropout_forward", False)],
+    rf"draw_dropout<{GATE}, {TYPE}, 1>": [("gate_dropout_forward", True)],
+    rf"draw_dropout<{GATE}, {TYPE}, 2>": [("glu_dropout_forward", False)],
+    rf"select_gradients<Backward{OF_GATE}, {TYPE}, false>": [("gate_dropout_backward", False)],
+    rf"select_gradients<Backward{OF_GATE}, {TYPE}, true>": [("gate_dropout_backward", True)],
+    rf"select_gradients<GluBackward{OF_GATE}, {TYPE}, false>": [("glu_dropout_backward", False)],
     rf"map_octets<{GATE}, {TYPE}>": [("coded_forward", biased) for biased in (False, True)],
     rf"multiply_octets<{TYPE}>": [("coded_backward", False)],
 }
 # Of these, the kernels that take a bias by a branch at run time.
-BRANCHES = ("draw_dropout<", "select_gradients<", "map_octets<")
+BRANCHES = ("map_octets<",)
 
 
 def cuda_cases(name: str) -> list[Case]:

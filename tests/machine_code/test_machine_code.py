@@ -60,7 +60,8 @@ SPILLED = [
     ("gate_backward_bias cauchy bfloat16 biased", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),
-    ("draw_rows<Cauchy, fp16, WithParameters>", 16),
+    ("draw_rows<Cauchy, fp16, WithParameters>", 8),
+    ("draw_rows<Laplace, bf16, WithParameters>", 8),
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
 ]
 

@@ -51,7 +51,7 @@ template <class Precision>
 struct Alone {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int vectors = soi_vectors(sizeof(typename V::T));
+  static constexpr int vectors = soi_vectors(sizeof(typename V::T), false);
   static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), false);
   static constexpr bool is_unclear = false;
 
@@ -69,7 +69,7 @@ template <class Precision>
 struct WithBias {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int vectors = soi_vectors(sizeof(typename V::T));
+  static constexpr int vectors = soi_vectors(sizeof(typename V::T), false);
   static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), true);
   static constexpr bool is_unclear = false;
 
@@ -101,7 +101,7 @@ struct WithParameters {
   using V = Vector<Precision>;
   using T = typename V::T;
   using Real = typename Precision::Real;
-  static constexpr int vectors = soi_vectors(sizeof(T));
+  static constexpr int vectors = soi_vectors(sizeof(T), true);
   static constexpr int blocks = soi_blocks_per_processor(sizeof(T), true);
 
   Real loc[V::size];

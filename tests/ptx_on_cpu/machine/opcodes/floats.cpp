@@ -126,6 +126,8 @@ void add_pairs(Table& table, const std::string& type) {
   table["setp.lt." + type] = comparison_of_pairs<T, [](T a, T b) { return a < b; }>();
   table["setp.gt." + type] = comparison_of_pairs<T, [](T a, T b) { return b < a; }>();
   table["setp.gtu." + type] = comparison_of_pairs<T, [](T a, T b) { return !(a <= b); }>();
+  table["setp.num." + type] =
+      comparison_of_pairs<T, [](T a, T b) { return !is_nan(a) && !is_nan(b); }>();
 }
 
 }  // namespace
