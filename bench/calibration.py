@@ -139,7 +139,7 @@ def compared(works: dict[Case, Work], fitted: Fitted = FITTED) -> list[Compared]
     found = []
     for record in records():
         case, mib = case_of(record), tensor_bytes(record) / 2**20
-        launch = Launch(H200, case, works[case], mib, small_kernels(record), fitted)
+        launch = Launch(H200, case, works[case], mib, small_kernels(record), True, fitted)
         found.append(Compared(launch, record))
     return found
 

@@ -12,7 +12,7 @@ Score = tuple[int, ...]
 
 
 def is_global_access(instruction: Instruction) -> bool:
-    return instruction.name in ("LDG", "STG", "LD", "ST", "ATOMG", "RED")
+    return instruction.name in ("LDG", "STG", "LD", "ST", "ATOM", "ATOMG", "RED")
 
 
 def is_wide(instruction: Instruction) -> bool:

@@ -14,7 +14,8 @@ from machine_code.quantized import Cell
 from machine_code.work import Work
 
 COLUMNS = 4096  # of the tensors
-ROW_LANES = 8  # of csrc/gates/column_sums.h, which defines the blocks of column sums
+# csrc/gates/column_sums.h defines the blocks of column sums; a last block adds so many of them.
+ROW_LANES, MOST_PARTIALS = 8, 128
 
 
 class Fitted(NamedTuple):
@@ -47,6 +48,7 @@ class Launch:
     work: Work
     mib: float
     small_kernels: int = 0
+    draws_seed: bool = False  # of a mask by a kernel, as in the run that was measured
     fitted: Fitted = FITTED
 
     @property
@@ -54,12 +56,17 @@ class Launch:
         return self.mib * 2**20 / self.case.itemsize
 
     @property
+    def block_rows(self) -> float:
+        """Of column sums."""
+        blocks = -(-self.elements / COLUMNS // (64 * 32))
+        return min(max(blocks * 32, 32), 256)
+
+    @property
     def turns(self) -> float:
         """Of a thread."""
         vectors = self.work.elements * self.case.itemsize / VECTOR_BYTES
         if self.case.column_sums:
-            blocks = -(-self.elements / COLUMNS // (64 * 32))
-            return min(max(blocks * 32, 32), 256) / ROW_LANES / vectors
+            return self.block_rows / ROW_LANES / vectors
         if self.case.has_sums:  # of a row, by a warp
             return COLUMNS / 32 / self.work.elements
         return 1
@@ -98,19 +105,34 @@ class Launch:
 
     @property
     def beside(self) -> float:
-        """Other kernels of the call: the second stages of column sums, the kernel that draws the
-        seed of a mask. From compute capability 9.0 on, but for Triton's SOI map, each starts while
-        the one before still runs."""
-        fitted = self.fitted
+        """What follows the loops of a call, or goes before: the second stages of column sums, the
+        kernel that draws the seed of a mask, and other kernels. From compute capability 9.0 on, but
+        for Triton's SOI map, each starts while the one before still runs."""
+        fitted, sums = self.fitted, self.case.column_sums
         can_overlap = int(self.machine.architecture.removeprefix("sm_")) >= 90
-        sums, has_seed = self.case.column_sums, self.case.has_seed
-        small = self.small_kernels + max(sums - 1, 0)
-        if not can_overlap:
-            small += has_seed + (sums > 0)
-        elif self.case.backend == "triton":
+        has_seed = self.draws_seed and self.case.has_seed
+        small, second = self.small_kernels, 0.0
+        if self.work.adds_partials and self.partials <= MOST_PARTIALS:
+            second = self.last_block
+        elif sums:
+            small += sums - can_overlap
+            second = fitted.second_stage
+        if not can_overlap or self.case.backend == "triton":
             small += has_seed
-        second = fitted.second_stage * (sums > 0)
         return second + fitted.seed * has_seed + fitted.small * small
+
+    @property
+    def partials(self) -> float:
+        """Of a column."""
+        return -(-self.elements / COLUMNS // self.block_rows)
+
+    @property
+    def last_block(self) -> float:
+        """Microseconds. It waits for its writes, for the count and for the first partial sums, and
+        reads what an access of a warp has in each block of rows, 64 bytes in a cycle."""
+        segment = 32 * VECTOR_BYTES // self.case.itemsize
+        bytes_read = self.case.column_sums * self.partials * segment * 4
+        return (3 * self.machine.latency + bytes_read / 64) / (self.machine.clock * 1000)
 
     @property
     def percent(self) -> float:

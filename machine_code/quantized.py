@@ -91,7 +91,7 @@ class Path(NamedTuple):
         names = Counter(instruction.name for instruction in self.code)
         kernel, pipes = self.kernel, by_pipe(architecture, names)
         threads, slots = kernel.threads, len(self.code)
-        return Work(kernel.registers, threads // 32, self.elements, slots, 0, 0, pipes)
+        return Work(kernel.registers, threads // 32, self.elements, slots, 0, 0, 0, pipes)
 
 
 def stores_numbers(instruction: Instruction) -> bool:

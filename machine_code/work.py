@@ -19,6 +19,7 @@ class Work(NamedTuple):
     slots: int  # instructions
     around: int  # instructions outside of the loop
     mask_accesses: int
+    adds_partials: int  # 1 if the last block adds the partial sums of all
     instructions: dict[str, float]  # by pipe, and IMAD apart, which are among the FMA's
 
     @property
@@ -39,5 +40,6 @@ def work_of(x: VectorKernel, architecture: str) -> Work:
         x.kernel.threads // 32,
         x.vectors * 16 // x.case.itemsize,
         *(len(x.path), len(x.around), sum(map(is_mask_access, x.path))),
+        int(x.case.has_sums and any(i.name in ("ATOM", "ATOMG") for i in x.kernel.instructions)),
         by_pipe(architecture, names),
     )

@@ -187,7 +187,7 @@ def test_labels() -> None:
 
 def test_families() -> None:
     """One line for all gates, with the least and the most of each size."""
-    work = Work(40, 4, 32, 640, 0, 0, {})
+    work = Work(40, 4, 32, 640, 0, 0, 0, {})
     gates = [EXACT, EXACT._replace(gate="cauchy"), EXACT._replace(op="gate_backward")]
     rows = [
         roofline.Row(

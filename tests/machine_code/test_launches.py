@@ -21,7 +21,7 @@ SOI = Case("soi_forward", "normal", "bfloat16", False, "cuda")
 MASKED = Case("soi_backward", "", "bfloat16", False, "cuda")
 
 # 48 warps with 4 vectors of 8 elements; no instruction.
-WORK = Work(40, 4, 32, 0, 0, 0, {})
+WORK = Work(40, 4, 32, 0, 0, 0, 0, {})
 WAIT = FITTED.latencies * 690
 
 
@@ -114,10 +114,22 @@ def test_other_kernels_of_a_call() -> None:
         SOI._replace(backend="triton"): seed + small,
     }
     for case, time in expected.items():
-        assert launch(case).beside == pytest.approx(time), case
+        assert replace(launch(case), draws_seed=True).beside == pytest.approx(time), case
+    assert launch(SOI).beside == 0
     assert replace(launch(), small_kernels=2).beside == pytest.approx(2 * small)
-    on_a100 = [replace(launch(case), machine=MACHINES["A100"]).beside for case in (SUMS, SOI)]
+    a100 = MACHINES["A100"]
+    on_a100 = [replace(launch(x), machine=a100, draws_seed=True).beside for x in (SUMS, SOI)]
     assert on_a100 == pytest.approx([second + small, seed + small])
+
+
+def test_the_last_block_adds_partial_sums() -> None:
+    """64 MiB are 64 blocks of rows, of which it reads 256 columns of 4 bytes: 64 kB at 64 bytes in
+    a cycle. More than 128 blocks are added by another kernel."""
+    expected = (3 * 690 + 64 * 256 * 4 / 64) / 1980
+    assert launch(SUMS, 64, adds_partials=1).beside == pytest.approx(expected)
+    assert launch(CDF_SUMS, 64, adds_partials=1).beside == pytest.approx(expected + 1024 / 1980)
+    assert launch(SUMS, 256, adds_partials=1).beside == pytest.approx(expected + 1024 / 1980)
+    assert launch(SUMS, 1024, adds_partials=1).beside == FITTED.second_stage
 
 
 def assembled(*lines: str) -> VectorKernel:
@@ -151,4 +163,4 @@ def test_work() -> None:
         "STG.E.128 desc[UR4][R2.64],R4",
     )
     pipes = {"IMAD": 1, "FMA": 3, "ALU": 1}
-    assert work_of(x, "sm_90") == Work(32, 4, 8, 7, 0, 1, pipes)
+    assert work_of(x, "sm_90") == Work(32, 4, 8, 7, 0, 1, 0, pipes)

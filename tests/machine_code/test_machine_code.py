@@ -146,7 +146,7 @@ def has_fused_pairs(kernel: Kernel, asked: int) -> bool:
 
 
 def resident_threads(kernel: Kernel) -> int:
-    return Work(kernel.registers, kernel.threads // 32, 0, 0, 0, 0, {}).resident_warps * 32
+    return Work(kernel.registers, kernel.threads // 32, 0, 0, 0, 0, 0, {}).resident_warps * 32
 
 
 def is_short(kernel: Kernel) -> bool:
