@@ -36,12 +36,14 @@ constexpr int kMostBlocksOfLast = 128;
 // The SOI map: warps of a block, vectors that a thread loads before it computes, and blocks that a
 // processor is to have room for. A thread makes the keys of its random words once, and the inverse
 // of a scale. Measured on an H200 at 1 GiB, % of a copy's speed in place of 4 vectors and blocks of
-// 8 warps: bfloat16 97 (93). With a scale 6 vectors would spill up to 16 bytes.
+// 8 warps: bfloat16 97 (93). A bias, or a location and a scale, is one vector or two along the
+// columns; with a block more they would spill. Pairs of floats need more registers.
 constexpr int kSoiWarps = 4;
 constexpr int kSoiThreads = kSoiWarps * kWarp;
-constexpr int soi_vectors(int size, bool has_scale) { return size != 2 ? 4 : has_scale ? 5 : 6; }
-constexpr int soi_blocks_per_processor(int size, bool has_columns) {
-  return size != 2 ? 9 : has_columns ? 6 : 7;
+constexpr int soi_vectors(int size) { return size == 2 ? 6 : 4; }
+constexpr int soi_blocks_per_processor(int size, int columns, bool has_pairs) {
+  if (size != 2) return columns == 0 ? 9 : 8;
+  return 7 - columns - has_pairs * (columns < 2);
 }
 constexpr int kSoiBackwardVectors = 4;
 constexpr int kSoiBackwardBlocksPerProcessor = 12;

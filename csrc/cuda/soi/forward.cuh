@@ -51,8 +51,9 @@ template <class Precision>
 struct Alone {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int vectors = soi_vectors(sizeof(typename V::T), false);
-  static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), false);
+  static constexpr int vectors = soi_vectors(sizeof(typename V::T));
+  static constexpr int blocks =
+      soi_blocks_per_processor(sizeof(typename V::T), 0, kPacked<float> > 1);
   static constexpr bool is_unclear = false;
 
   __device__ __forceinline__ Alone(const SoiForwardOperands&, uint32_t, int) {}
@@ -69,8 +70,9 @@ template <class Precision>
 struct WithBias {
   using V = Vector<Precision>;
   using Real = typename Precision::Real;
-  static constexpr int vectors = soi_vectors(sizeof(typename V::T), false);
-  static constexpr int blocks = soi_blocks_per_processor(sizeof(typename V::T), true);
+  static constexpr int vectors = soi_vectors(sizeof(typename V::T));
+  static constexpr int blocks =
+      soi_blocks_per_processor(sizeof(typename V::T), 1, kPacked<float> > 1);
   static constexpr bool is_unclear = false;
 
   Real bias[V::size];
@@ -101,8 +103,8 @@ struct WithParameters {
   using V = Vector<Precision>;
   using T = typename V::T;
   using Real = typename Precision::Real;
-  static constexpr int vectors = soi_vectors(sizeof(T), true);
-  static constexpr int blocks = soi_blocks_per_processor(sizeof(T), true);
+  static constexpr int vectors = soi_vectors(sizeof(T));
+  static constexpr int blocks = soi_blocks_per_processor(sizeof(T), 2, kPacked<float> > 1);
 
   Real loc[V::size];
   float inverse[V::size];  // of the scale, about
