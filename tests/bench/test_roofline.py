@@ -99,6 +99,7 @@ def test_exact_gate_reaches_the_roof_of_an_h100() -> None:
 
 def test_needs_tools(monkeypatch) -> None:
     monkeypatch.setattr(cuda_code, "missing_tools", lambda: ["nvcc"])
+    roofline.kernels_of.cache_clear()
     with pytest.raises(click.ClickException, match="cuda needs nvcc"):
         roofline.compiled("sm_90", [EXACT])
 
