@@ -9,7 +9,7 @@ import csv
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -129,6 +129,7 @@ def tensor_bytes(record: dict) -> int:
     return record["elements"] * getattr(torch, record["dtype"]).itemsize
 
 
+@cache
 def records() -> list[dict]:
     """Of forward and backward passes of tensors that no cache holds."""
     ours = [x for x in load(RUN)["results"] if x["side"] == "cuda" and case_of(x)]

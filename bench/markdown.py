@@ -1,10 +1,16 @@
 """Numbers and tables as the docs show them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 def two_digits(x: float) -> str:
     return f"{x:.1f}" if x < 9.95 else f"{x:.0f}"
+
+
+def span(values: Iterable[float], text: Callable[[float], str] = "{:.0f}".format) -> str:
+    """From the lowest to the highest; nothing where there are none."""
+    found = sorted(values)
+    return "-".join(dict.fromkeys(map(text, (found[0], found[-1])))) if found else ""
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -34,8 +34,8 @@ PLANTED = {
     "lacks a package": (FAILED, [sys.executable, "-c", "import no_such_package"]),
     "lacks a program": (NOT_FOUND, ["no-such-program"]),
 }
-# Families and operators whose kernels have changed since a GPU ran them. Those of the benchmark are
-# in presets.py, which needs the built extension.
+# Families and operators whose kernels have changed since a GPU ran them; of the GLUs, those with a
+# weight. It stands here, as presets.py needs the built extension.
 CHANGED = ("dropout", "cdf", "glu", "soi", "coded", "gate_backward_bias")
 # Calls of torch that fail harmlessly are not reported.
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors", "no", "--tool")

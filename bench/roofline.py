@@ -8,9 +8,7 @@ same kernel, where there is one, is shown next to the prediction.
 
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.calibration import case_of
+from bench.markdown import span
 from bench.options import choice
 from bench.runs import RESULTS, load_all
 from machine_code import budgets, cuda_code
@@ -63,7 +62,6 @@ def allowed(architecture: str) -> Needs:
     return {case: Need(slots[architecture], {}) for case, slots in budgets.read().items()}
 
 
-@cache
 def kernels_of(backend: str, architecture: str, cubin: Path | None) -> list[Kernel]:
     if missing := BACKENDS[backend].missing_tools():
         raise click.ClickException(f"{backend} needs {', '.join(missing)}; see --budgets")
@@ -166,12 +164,6 @@ def families(machine: Machine, rows: list[Row], sizes: list[int]) -> Table:
         warps = span(x.work.resident_warps for x in launches[0])
         table.add_row(*key, warps, *(span(x.percent for x in of_size) for of_size in launches))
     return table
-
-
-def span(numbers: Iterable[float]) -> str:
-    found = sorted(f"{x:.0f}".rjust(3) for x in numbers)
-    least, most = found[0].strip(), found[-1].strip()
-    return least if least == most else f"{least}-{most}"
 
 
 @click.command(context_settings={"show_default": True})

@@ -1,12 +1,12 @@
 """The tables of what a GPU has measured, each of them only where it has: a line for a family."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 from bench import runs
 from bench.epilogue import shares
-from bench.markdown import power_of_2, table, two_digits
+from bench.markdown import power_of_2, span, table, two_digits
 from bench.presets import PRESETS
 from bench.records import LAUNCHES_COUNT
 from docs.families import FAMILIES, VARIANTS, family_of
@@ -31,12 +31,6 @@ def any_of(cell: Cell) -> dict:
     return next(iter(cell.values()))
 
 
-def span(values: Iterable[float], text: Callable[[float], str]) -> str:
-    """From the lowest to the highest."""
-    found = sorted(values)
-    return "-".join(dict.fromkeys(map(text, (found[0], found[-1]))))
-
-
 def bandwidth(cells: list[Cell]) -> Iterator[str]:
     for backend in BACKENDS:
         lines: dict[str, dict[str, list[Cell]]] = {family: {} for family in (*FAMILIES, *VARIANTS)}
@@ -48,7 +42,7 @@ def bandwidth(cells: list[Cell]) -> Iterator[str]:
                 lines[family].setdefault(column, []).append(cell)
 
         def text(found: list[Cell], backend: str = backend) -> str:
-            roof = span((cell[backend]["roof"] for cell in found), "{:.0f}".format)
+            roof = span(cell[backend]["roof"] for cell in found)
             both = [cell for cell in found if "eager" in cell]
             ratios = [cell["eager"]["us"] / cell[backend]["us"] for cell in both]
             return f"{roof} %" + (f", {span(ratios, two_digits)}x" if ratios else "")

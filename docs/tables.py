@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from bench import runs
-from bench.markdown import power_of_2, table, two_digits
+from bench.markdown import power_of_2, span, table, two_digits
 from bench.measure import OVERHEAD
 from bench.operators import EAGER_BACKWARD, GRADIENTS
 from docs import api
@@ -78,12 +78,6 @@ def line_of(row: Row) -> tuple[str, str]:
     return family, ONE_KERNEL if gate in GRADIENTS else OTHERS
 
 
-def span(values: Iterable[float]) -> str:
-    """From the lowest to the highest."""
-    found = sorted(values)
-    return "-".join(unique(map(two_digits, (found[0], found[-1])))) if found else ""
-
-
 def speed_of(of_device: list[runs.Run], ours: str) -> str:
     """From the runs of one device, such as with one and with two threads."""
     cells: dict[tuple[str, str], dict[str, list[float]]] = {}
@@ -96,7 +90,7 @@ def speed_of(of_device: list[runs.Run], ours: str) -> str:
             sizes |= values.keys()
     columns = unique(column for line in cells.values() for column in line)
     rows = [
-        (*line, *(span(cells[line].get(column, ())) for column in columns))
+        (*line, *(span(cells[line].get(column, ()), two_digits) for column in columns))
         for line in product(FAMILIES, (ONE_KERNEL, OTHERS, ALL))
         if line in cells
     ]
@@ -109,7 +103,7 @@ def compiled(of_device: list[runs.Run], ours: str) -> Iterator[str]:
     found = [ratios(run, ours, "compile") for run in of_device]
     values = [x for rows in found for cell in rows.values() for x in cell.values()]
     if values:
-        yield f"Against `torch.compile` of the same formulas: {span(values)}.\n"
+        yield f"Against `torch.compile` of the same formulas: {span(values, two_digits)}.\n"
 
 
 def speed() -> str:

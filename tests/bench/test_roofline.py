@@ -99,7 +99,6 @@ def test_exact_gate_reaches_the_roof_of_an_h100() -> None:
 
 def test_needs_tools(monkeypatch) -> None:
     monkeypatch.setattr(cuda_code, "missing_tools", lambda: ["nvcc"])
-    roofline.kernels_of.cache_clear()
     with pytest.raises(click.ClickException, match="cuda needs nvcc"):
         roofline.compiled("sm_90", [EXACT])
 
@@ -112,11 +111,9 @@ def test_an_architecture_that_was_not_built(monkeypatch) -> None:
             raise LookupError("not built")
         return []
 
-    roofline.kernels_of.cache_clear()
     monkeypatch.setattr(cuda_code, "missing_tools", list)
     monkeypatch.setattr(cuda_code, "kernels", kernels)
     result = run("--machine", "A100", "--machine", "H200", "--backend", "cuda")
-    roofline.kernels_of.cache_clear()
     assert result.exit_code == 0, result.output
     assert "without sm_80: not built" in result.stderr
     assert "H200: predicted" in result.stdout and "A100" not in result.stdout

@@ -7,7 +7,7 @@ import ctypes
 import re
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import Lock
 from typing import NamedTuple
@@ -114,42 +114,32 @@ def compiled_for(version: int) -> Iterator[None]:
 
 
 @contextmanager
-def on_device(device: int) -> Iterator[None]:
+def _set(function: str, value: int, afterwards: int) -> Iterator[None]:
+    setter = getattr(library(), function)
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(afterwards)
+
+
+def on_device(device: int) -> AbstractContextManager[None]:
     """All tensors are on this device."""
-    library().ptx_on_cpu_put_tensors_on(device)
-    try:
-        yield
-    finally:
-        library().ptx_on_cpu_put_tensors_on(0)
+    return _set("ptx_on_cpu_put_tensors_on", device, 0)
 
 
-@contextmanager
-def current_device(device: int) -> Iterator[None]:
-    library().ptx_on_cpu_set_current_device(device)
-    try:
-        yield
-    finally:
-        library().ptx_on_cpu_set_current_device(0)
+def current_device(device: int) -> AbstractContextManager[None]:
+    return _set("ptx_on_cpu_set_current_device", device, 0)
 
 
-@contextmanager
-def capture() -> Iterator[None]:
+def capture() -> AbstractContextManager[None]:
     """No kernel can be loaded, as while a graph is captured."""
-    library().ptx_on_cpu_capture(True)
-    try:
-        yield
-    finally:
-        library().ptx_on_cpu_capture(False)
+    return _set("ptx_on_cpu_capture", True, False)
 
 
-@contextmanager
-def seeds_by_value() -> Iterator[None]:
+def seeds_by_value() -> AbstractContextManager[None]:
     """Kernels are passed a seed's value, as if it were the CPU's, and not its address."""
-    library().ptx_on_cpu_pass_seeds(True)
-    try:
-        yield
-    finally:
-        library().ptx_on_cpu_pass_seeds(False)
+    return _set("ptx_on_cpu_pass_seeds", True, False)
 
 
 def fail_next(error: int = INVALID_CONFIGURATION) -> None:

@@ -38,9 +38,9 @@ struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision
     Part::load(m.parameters[1] + column * size, size, left).unpack(extra);
 #pragma unroll
     for (int j = 0; j < Part::size; ++j) {
-      const Column<Real> column = Function::column(loc[j], extra[j]);
-      extra[j] = column.extra;
-      inverse[j] = column.inverse;
+      const Column<Real> own = Function::column(loc[j], extra[j]);
+      extra[j] = own.extra;
+      inverse[j] = own.inverse;
     }
   }
   // From the element j on.
