@@ -22,6 +22,7 @@ from bench.operators import EAGER_BACKWARD, GRADIENTS
 from docs import api
 from docs.families import FAMILIES, family_of
 from docs.gpu_tables import of_gpu
+from docs.slots import slots
 from gelu_kernels import _C, reference
 from release import versions as release_versions
 
@@ -180,6 +181,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "gates": gates,
     "headline": headline,
     "skipped": skipped,
+    "slots": slots,
     "speed": speed,
     "versions": versions,
 }
