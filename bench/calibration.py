@@ -36,6 +36,7 @@ FIELDS = ("op", "gate", "dtype", "biased")  # of a case of CUDA
 LEAST_BYTES = 2**26  # of a tensor
 MOST = 5  # points of deviation
 PIPES = ("IMAD", "FMA", "ALU", "MUFU")
+NUMBERS = [name for name in Work._fields if name != "instructions"]
 
 
 def form_of(op: PublicOperator, direction: str) -> tuple[str, bool]:
@@ -79,16 +80,17 @@ def read_works(path: Path = KERNELS) -> dict[Case, Work]:
         for row in csv.DictReader(file):
             op, gate, dtype, biased = (row[name] for name in FIELDS)
             case = Case(op, gate, dtype, biased == "True", "cuda")
-            numbers = (int(row[name]) for name in Work._fields[:-1])
+            numbers = {name: int(row[name]) for name in NUMBERS}
             pipes = {name: float(row[name]) for name in PIPES}
-            found[case] = Work(*numbers, {name: x for name, x in pipes.items() if x})
+            instructions = {name: x for name, x in pipes.items() if x}
+            found[case] = Work(**numbers, instructions=instructions)
     return found
 
 
 def write_works(works: dict[Case, Work], path: Path = KERNELS) -> None:
     rows = []
     for case, work in works.items():
-        numbers = {name: getattr(work, name) for name in Work._fields[:-1]}
+        numbers = {name: getattr(work, name) for name in NUMBERS}
         pipes = {name: f"{work.instructions.get(name, 0):g}" for name in PIPES}
         rows.append({name: getattr(case, name) for name in FIELDS} | numbers | pipes)
     write_csv(rows, path)

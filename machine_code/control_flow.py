@@ -12,16 +12,17 @@ Score = tuple[int, ...]
 
 
 def is_global_access(instruction: Instruction) -> bool:
-    return instruction.name in ("LDG", "STG", "LD", "ST", "ATOM", "ATOMG", "RED")
+    return instruction.name in ("LDG", "LDGSTS", "STG", "LD", "ST", "ATOM", "ATOMG", "RED")
 
 
 def is_wide(instruction: Instruction) -> bool:
     """Of 16 bytes, in global memory."""
-    return instruction.name in ("LDG", "STG") and ".128" in instruction.opcode
+    return instruction.name in ("LDG", "LDGSTS", "STG") and ".128" in instruction.opcode
 
 
 def is_wide_load(instruction: Instruction) -> bool:
-    return instruction.name == "LDG" and is_wide(instruction)
+    """Into registers, or a copy into shared memory."""
+    return instruction.name in ("LDG", "LDGSTS") and is_wide(instruction)
 
 
 def is_wide_store(instruction: Instruction) -> bool:

@@ -59,7 +59,7 @@ def branches_on_loads(path: Code) -> int:
         for instruction in path:
             depends = not loaded.isdisjoint(read(instruction))
             branches += depends and instruction.name == "BRA"
-            if instruction.name == "LDG" or depends:
+            if instruction.name in ("LDG", "LDS") or depends:
                 loaded |= written(instruction)
             elif not instruction.predicate:
                 loaded -= written(instruction)

@@ -1,8 +1,8 @@
 """Predicts the time of a launch, with what machines.py leaves out.
 
 The warps that fit on a processor begin together: they wait for their loads together, then compute
-in turn. So a latency is added to their computing, however many they are. Their bytes pass through
-memory meanwhile; the longer of both binds.
+in turn. So a latency is added to their computing, however many they are; if they copy ahead, of
+their first turn alone. Their bytes pass through memory meanwhile; the longer of both binds.
 """
 
 from dataclasses import dataclass
@@ -79,8 +79,10 @@ class Launch:
         needed = {"issue": slots + work.around / self.turns, **work.instructions}
         times = machine.predict_pipes(0, needed).picoseconds
         of_warp = max(times.values()) * machine.processors * machine.clock / 1000 * 32
-        waiting = self.fitted.latencies * machine.latency
-        return of_warp * work.resident_warps + waiting
+        computing, waiting = of_warp * work.resident_warps, self.fitted.latencies * machine.latency
+        if not work.turns_ahead:
+            return computing + waiting
+        return max(computing + waiting / self.turns, waiting / work.turns_ahead)
 
     @property
     def moving(self) -> float:

@@ -25,8 +25,9 @@ PIPES = {
 # at 120 float32 lanes in a cycle (NVIDIA/cudnn-frontend#1178). HADD2 converts float16.
 AT_64_LANES = {"FADD2", "FFMA2", "FMUL2", "HADD2", "HFMA2", "HMUL2"}
 # Memory, control and uniform instructions: bytes stand for their own pipes, which are not counted.
-ISSUE_ONLY = {"ATOM", "ATOMG", "BAR", "BRA", "BSSY", "BSYNC", "CALL", "EXIT", "LD", "LDC", "LDCU"}
-ISSUE_ONLY |= {"LDG", "LDS", "RED", "RET", "S2R", "S2UR", "SHFL", "ST", "STG", "STS", "WARPSYNC"}
+ISSUE_ONLY = {"ATOM", "ATOMG", "BAR", "BRA", "BSSY", "BSYNC", "CALL", "DEPBAR", "EXIT", "LD", "LDC"}
+ISSUE_ONLY |= {"LDCU", "LDG", "LDGDEPBAR", "LDGSTS", "LDS", "RED", "RET", "S2R", "S2UR", "SHFL"}
+ISSUE_ONLY |= {"ST", "STG", "STS", "WARPSYNC"}
 
 
 def pipe(name: str) -> str | None:

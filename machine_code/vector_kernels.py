@@ -81,7 +81,8 @@ class VectorKernel:
 
     @property
     def loads_in_flight(self) -> int:
-        """The largest number of vectors being loaded at a time."""
+        """The largest number of vectors being loaded at a time. Those that are copied into shared
+        memory are under way until the next turn."""
         most, under_way = 0, []
         for instruction in self.path:
             used = registers(instruction.operands)

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
-from machine_code.control_flow import is_mask_access
+from machine_code.control_flow import Code, is_mask_access
 from machine_code.machines import by_pipe
 from machine_code.vector_kernels import VectorKernel
 
@@ -21,6 +21,8 @@ class Work(NamedTuple):
     mask_accesses: int
     adds_partials: int  # 1 if the last block adds the partial sums of all
     instructions: dict[str, float]  # by pipe, and IMAD apart, which are among the FMA's
+    # Turns between a copy into shared memory and its wait; 0 if a turn waits for its own loads.
+    turns_ahead: int = 0
 
     @property
     def resident_blocks(self) -> int:
@@ -42,4 +44,12 @@ def work_of(x: VectorKernel, architecture: str) -> Work:
         *(len(x.path), len(x.around), sum(map(is_mask_access, x.path))),
         int(x.case.has_sums and any(i.name in ("ATOM", "ATOMG") for i in x.kernel.instructions)),
         by_pipe(architecture, names),
+        turns_ahead(x.path),
     )
+
+
+def turns_ahead(turn: Code) -> int:
+    """Copies are in groups. A wait leaves the newest ones under way, as many as it names."""
+    groups = sum(instruction.name == "LDGDEPBAR" for instruction in turn)
+    left = [int(x.operands.split(",")[1], 0) for x in turn if x.name == "DEPBAR"]
+    return (min(left) + 1) // groups if groups and left else 0

@@ -50,6 +50,16 @@ def test_computing() -> None:
     assert launch(slots=100, instructions={"MUFU": 20}).computing == pytest.approx(12 * 160 + WAIT)
 
 
+def test_copies_ahead() -> None:
+    """Only the first of 8 turns waits for its own copies. A turn is no shorter than the wait for
+    those that are under way meanwhile."""
+    first = launch(SUMS, slots=1000, turns_ahead=1).computing
+    assert first == pytest.approx(12 * 1000 + WAIT / 8)
+    assert launch(SUMS, slots=1000).computing == pytest.approx(12 * 1000 + WAIT)
+    assert launch(SUMS, slots=100, turns_ahead=1).computing == pytest.approx(WAIT)
+    assert launch(SUMS, slots=10, turns_ahead=4).computing == pytest.approx(WAIT / 4)
+
+
 def test_moving() -> None:
     """48 warps of 32 threads with 32 elements, as many bytes read as written; a processor moves
     4280 / 1.98 / 132 bytes in a cycle."""
@@ -133,7 +143,7 @@ def test_the_last_block_adds_partial_sums() -> None:
 
 
 def assembled(*lines: str) -> VectorKernel:
-    code = [decode(*line.split(), "") for line in lines]
+    code = [decode(*line.split(" "), "") for line in lines]
     return VectorKernel(FORWARD, Kernel("", [*code, decode("EXIT", "", "")], 32, 0, 128))
 
 
@@ -164,3 +174,17 @@ def test_work() -> None:
     )
     pipes = {"IMAD": 1, "FMA": 3, "ALU": 1}
     assert work_of(x, "sm_90") == Work(32, 4, 8, 7, 0, 1, 0, pipes)
+
+
+def test_turns_ahead() -> None:
+    """Two rows in a turn, each copied as a group. Before a row is used, all groups but the newest
+    have arrived."""
+
+    def found(newest: int) -> int:
+        row = [f"DEPBAR.LE SB0,{newest:#x}", "LDS.128 R4,[R2]"]
+        copy = ["LDGSTS.E.BYPASS.128 [R2],desc[UR4][R2.64]", "LDGDEPBAR "]
+        x = assembled(*2 * [*row, *copy, "STG.E.128 desc[UR4][R2.64],R4"])
+        assert (x.loads, x.stores, x.waits) == (2, 2, [])
+        return work_of(x, "sm_90").turns_ahead
+
+    assert [found(newest) for newest in (0, 1, 2, 3)] == [0, 1, 1, 2]

@@ -142,6 +142,8 @@ class _Assembler:
             elif operand[0] == "[":
                 base, plus = _ADDRESS.fullmatch(operand).groups()
                 operands.append(base)
+                if offset:
+                    raise ValueError(f"{self.kernel.name}: {s}: the first address has an offset")
                 offset = int(plus or "0", 0)
                 width = self.columns.register_width(base)
                 if width == 4 or (".shared" in opcode and width is None):

@@ -226,6 +226,24 @@ def test_matrices_of_a_warp(layout: str) -> None:
         assert torch.equal(out, expected.flatten())
 
 
+PLACE = "mov.u32 %r9, memory; shl.b32 %r1, %r0, 4; add.u32 %r1, %r1, %r9;"
+BEGIN = "cp.async.cg.shared.global [%r1], [%rd{}], 16;"
+COMMIT, WAIT = "cp.async.commit_group;", "cp.async.wait_group {};"
+READ = "ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%r1];"
+
+
+def test_copies_arrive_in_groups() -> None:
+    """The second copy is in a group of its own, to where the first was read."""
+    given, out = torch.arange(2 * 32 * 4).int(), torch.zeros(2, 128, dtype=torch.int32)
+    write = "mad.wide.u32 %rd19, %r0, 16, %rd1; st.global.v4.b32 [%rd19{}], {{%r4, %r5, %r6, %r7}};"
+    first = PLACE + "mad.wide.u32 %rd18, %r0, 16, %rd0;" + BEGIN.format(18) + COMMIT + COMMIT
+    second = "add.u64 %rd18, %rd18, 512;" + BEGIN.format(18) + COMMIT
+    body = first + WAIT.format(1) + READ + write.format("")
+    body += second + WAIT.format(0) + READ + write.format("+512")
+    launch(module(body, 2, shared=512), [given, out])
+    assert torch.equal(out.flatten(), given)
+
+
 # Faults
 
 
@@ -240,6 +258,8 @@ EXCHANGE = SHARED + "st.shared.u32 [%r1], %r0; {} xor.b32 %r2, %r1, 4; ld.shared
 LAST = "setp.eq.u32 %p1, %r0, 63; @%p1 bra "
 TO = "mad.wide.u32 %rd19, %r0, {}, %rd0; st.global.{} [%rd19{}], {};"
 BEYOND = r"memcheck: 4 bytes at .* an allocation of 252 bytes ends 0 bytes before.*"
+
+COPY = PLACE + BEGIN.format(0)
 
 OTHER = torch.zeros(64)
 
@@ -257,6 +277,19 @@ FAULTS = {
     SHARED + "st.shared.u32 [%r9], %r0;": "racecheck: .* is written after thread 0 wrote it",
     EXCHANGE.format("bar.sync 0;") + "st.shared.u32 [%r1], %r0;":
         "racecheck: .* is written after thread 1 read it",
+    **dict.fromkeys(
+        [
+            COPY + COMMIT + READ,
+            COPY + COMMIT + WAIT.format(1) + READ,
+            COPY + WAIT.format(0) + READ,
+            COPY + "st.shared.b32 [%r1], %r0;",
+            COPY + COPY,
+        ],
+        "racecheck: byte 0 of shared memory is accessed before a wait for the copy to it",
+    ),
+    COPY + COMMIT + WAIT.format(0) + "xor.b32 %r1, %r1, 16;" + READ:
+        "racecheck: byte 16 of shared memory is read after thread 1 wrote it",
+    COPY.replace("16;", "8;"): "a copy has 16 bytes",
     LAST + "END; bar.sync 0; END:": "synccheck: thread 63 has ended, others wait at a barrier",
     LAST + "B; bar.sync 0; bra END; B: bar.sync 0; END:":
         "synccheck: thread 63 waits at another barrier than others",

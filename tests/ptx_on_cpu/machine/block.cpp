@@ -42,6 +42,7 @@ Block::Block(Program& program, const Grid& grid, const std::vector<char>& parame
       parameters(parameters),
       regions(regions),
       shared(program.shared_bytes + shared_bytes),
+      copies(grid.threads[0] * grid.threads[1] * grid.threads[2]),
       is_dependent(is_dependent),
       waited(grid.threads[0] * grid.threads[1] * grid.threads[2]) {
   const int threads = static_cast<int>(waited.size());
@@ -84,6 +85,7 @@ void Block::start(Schedule& s, const uint32_t (&index)[3]) {
 
 void Block::run(const uint32_t (&index)[3]) {
   shared.reset();
+  copies.assign(copies.size(), {});
   order.begin_block();
   this->index = (int64_t{index[2]} * grid.blocks[1] + index[1]) * grid.blocks[0] + index[0];
   for (auto& s : schedules_) start(*s, index);

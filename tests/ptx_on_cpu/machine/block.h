@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "block_order.h"
+#include "copies.h"
 #include "program.h"
 #include "shared_memory.h"
 #include "team.h"
@@ -33,10 +34,11 @@ struct Block {
   const std::vector<char>& parameters;
   const std::vector<Region>& regions;  // of global memory
   SharedMemory shared;
-  const bool is_dependent;   // the previous kernel may still run,
-  std::vector<bool> waited;  // until a thread has waited for it
-  BlockOrder order;          // of kernels with atomic updates
-  int64_t index = 0;         // of this block
+  std::vector<Copies> copies;  // of each thread, into shared memory
+  const bool is_dependent;     // the previous kernel may still run,
+  std::vector<bool> waited;    // until a thread has waited for it
+  BlockOrder order;            // of kernels with atomic updates
+  int64_t index = 0;           // of this block
 
   // Where a fault occurs.
   int fault_thread = 0;

@@ -22,6 +22,7 @@ const Table& table() {
     add_special_functions(t);
     add_conversions(t);
     add_memory_operations(t);
+    add_copies(t);
     add_matrix_operations(t);
     add_warp_operations(t);
     return t;

@@ -25,9 +25,26 @@ std::string SharedMemory::name(int thread) {
   return thread == kSeveral ? "several threads" : "thread " + std::to_string(thread);
 }
 
+void SharedMemory::check_no_copy(size_t at) const {
+  if (!touched_[at].is_expected) return;
+  throw Fault("racecheck: byte " + std::to_string(at) +
+              " of shared memory is accessed before a wait for the copy to it");
+}
+
+void SharedMemory::expect(size_t at, size_t size, int thread) {
+  write(at, size, thread, bytes_.data() + at);  // as far as others see
+  for (size_t k = at; k < at + size; ++k) touched_[k].is_expected = true;
+}
+
+void SharedMemory::arrive(size_t at, size_t size, int thread, const char* data) {
+  for (size_t k = at; k < at + size; ++k) touched_[k].is_expected = false;
+  write(at, size, thread, data);
+}
+
 const char* SharedMemory::read(size_t at, size_t size, int thread) {
   for (size_t k = at; k < at + size; ++k) {
     Touched& byte = touched_[k];
+    check_no_copy(k);
     if (byte.write.thread == kNobody) {
       throw Fault("initcheck: byte " + std::to_string(k) +
                   " of shared memory is read, but was not written");
@@ -44,6 +61,7 @@ const char* SharedMemory::read(size_t at, size_t size, int thread) {
 void SharedMemory::write(size_t at, size_t size, int thread, const char* data) {
   for (size_t k = at; k < at + size; ++k, ++data) {
     Touched& byte = touched_[k];
+    check_no_copy(k);
     const bool other_wrote = bytes_[k] != *data && !sees(thread, byte.write);
     if (other_wrote || !sees(thread, byte.read)) {
       const int other = other_wrote ? byte.write.thread : byte.read.thread;

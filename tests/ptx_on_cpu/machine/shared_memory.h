@@ -1,6 +1,6 @@
 // Shared memory that records who touched each byte. It is a fault to read a byte that was not
-// written, and for two threads to access a byte without a barrier between them if one of them
-// changes it.
+// written, for two threads to access a byte without a barrier between them if one of them changes
+// it, and to access a byte that a copy is on its way to.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,9 @@ class SharedMemory {
   int64_t interval() const { return interval_; }
   const char* read(size_t at, size_t size, int thread);
   void write(size_t at, size_t size, int thread, const char* data);
+  // A thread begins a copy, and sees it arrive.
+  void expect(size_t at, size_t size, int thread);
+  void arrive(size_t at, size_t size, int thread, const char* data);
 
  private:
   static constexpr int kNobody = -1, kSeveral = -2;
@@ -28,10 +31,12 @@ class SharedMemory {
   };
   struct Touched {
     Access write, read;
+    bool is_expected = false;
   };
   static std::string name(int thread);
   bool sees(int thread, const Access& earlier) const;
   void note(Access& access, int thread) const;
+  void check_no_copy(size_t at) const;
 
   std::vector<char> bytes_;
   std::vector<Touched> touched_;

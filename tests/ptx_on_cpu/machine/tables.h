@@ -16,6 +16,7 @@ void add_float_operations(Table& table);
 void add_special_functions(Table& table);
 void add_conversions(Table& table);
 void add_memory_operations(Table& table);
+void add_copies(Table& table);
 void add_matrix_operations(Table& table);
 void add_warp_operations(Table& table);
 
