@@ -8,14 +8,14 @@
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/packed.h"
 #include "csrc/cuda/part.h"
+#include "csrc/cuda/ring.cuh"
 #include "csrc/cuda/tuning.h"
 #include "csrc/gates/column_sums.h"
 
 namespace gelu_kernels::cuda {
 
-// dx of a lane's columns, row by row: load() reads the next row of every operand but dy,
-// numbers_of() converts it to numbers, and apply() computes Terms from these numbers and dy.
-// `vectors` counts the vectors of a row, including dy's. Gate may be a mask, or
+// dx of a lane's columns, row by row: apply() computes Terms from `inputs` numbers, of dy and
+// perhaps x, and from the rest of a row, which load_rest() loads. Gate may be a mask, or
 // WithLocationAndScale.
 template <class Gate, class Precision, class Part>
 struct Gradient;
@@ -40,45 +40,21 @@ struct Terms {
   }
 };
 
-// The part that a Gradient keeps of x.
-template <class Precision, class Part>
-struct RowsOfX {
-  static constexpr int vectors = 2;  // of a row, with dy
-  using Row = Part;
-  struct Numbers {
-    typename Precision::Real x[Part::size];
-  };
-
-  const char* row;
-  int64_t step, column_stride;
-  int left;
-
-  __device__ __forceinline__ RowsOfX(const Matrix& first, int left)
-      : row(first.data),
-        step(kWarps * first.row_stride),
-        column_stride(first.column_stride),
-        left(left) {}
-  __device__ __forceinline__ Row load() {
-    const Row x = Part::load(row, column_stride, left);
-    row += step;
-    return x;
-  }
-  static __device__ __forceinline__ Numbers numbers_of(const Row& row) {
-    Numbers numbers;
-    row.unpack(numbers.x);
-    return numbers;
-  }
+// The rest of a Gradient that needs nothing but dy and x.
+struct NoRest {
+  struct Rest {};
+  __device__ __forceinline__ Rest load_rest() { return {}; }
 };
 
-// The part that a Gradient keeps of the mask. A warp's rows are kWarps apart, as many as a byte has
+// The mask. A warp's rows are kWarps apart, as many as a byte has
 // bits, so that the lane's bits begin at the same bit of a byte in all of them.
 template <class Part>
 struct RowsOfMask {
-  static constexpr int vectors = 1;
-  struct Row {
+  struct Rest {
     // Elements that are spaced have a byte each; others share one, as there are no more than eight
-    // and their number divides the length of the row.
-    uint8_t bytes[Part::spacing == 1 ? 1 : Part::size];
+    // and their number divides the length of the row. In whole registers, so that a load that is
+    // skipped needs no instruction to keep the other half.
+    uint32_t bytes[Part::spacing == 1 ? 1 : Part::size];
     int first_bit;
 
     // From the element j on, numbers that are kept, and 0 for others.
@@ -109,8 +85,8 @@ struct RowsOfMask {
     this->row = m.mask + bit / 8;
     first_bit = Part::spacing == 1 && Part::size == 8 ? 0 : bit % 8;
   }
-  __device__ __forceinline__ Row load() {
-    Row loaded = {};
+  __device__ __forceinline__ Rest load_rest() {
+    Rest loaded = {};
     loaded.first_bit = first_bit;
     if constexpr (Part::spacing == 1) {
       loaded.bytes[0] = *row;
@@ -123,12 +99,10 @@ struct RowsOfMask {
     row += step;
     return loaded;
   }
-  static __device__ __forceinline__ Row numbers_of(const Row& row) { return row; }
 };
 
 template <class Gate, class Precision, class Part, class G = Gradient<Gate, Precision, Part>>
-constexpr int kRowsAhead = column_sum_rows(G::vectors, Part::spacing == 1 ? Part::size : 0, G::sums,
-                                           kPacked<typename Precision::Real> > 1);
+constexpr int kRowsAhead = column_sum_rows(G::inputs, G::sums, Part::spacing > 1);
 
 // The sum of a column over the blocks of rows. A thread has a few lanes at a time, so that the
 // kernel needs no more registers than for its rows.
@@ -167,6 +141,7 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
   using Real = typename Precision::Real;
   constexpr int segment = kWarp * Part::size;
   constexpr int kSums = Gradient<Gate, Precision, Part>::sums;
+  constexpr int kInputs = Gradient<Gate, Precision, Part>::inputs;
   constexpr int kRows = kRowsAhead<Gate, Precision, Part>;
   static_assert(kWarps == kRowLanes);
   start_dependent();  // the second stage, if it is a kernel
@@ -182,44 +157,56 @@ __global__ void __launch_bounds__(kThreads, kColumnSumBlocksPerProcessor)
     const int64_t begin = block_rows * block + warp;
     Gradient<Gate, Precision, Part> gradient(m, begin, first, left);
     char* dx_row = tile_at(m.dx, begin, first).data;
-    const char* dy_row = tile_at(m.dy, begin, first).data;
-    const int64_t dx_step = kWarps * m.dx.row_stride, dy_step = kWarps * m.dy.row_stride;
+    const char* rows_of[] = {tile_at(m.dy, begin, first).data, tile_at(m.x, begin, first).data};
+    const int64_t strides[] = {m.dy.column_stride, m.x.column_stride};
+    const int64_t steps[] = {kWarps * m.dy.row_stride, kWarps * m.x.row_stride};
 
-    // A row is loaded as soon as an earlier row's registers are free, so that kRows - 1 loads are
-    // in flight while one row is computed.
-    Part dy[kRows];
-    typename Gradient<Gate, Precision, Part>::Row rest[kRows];
+    Ring<Part, kRows, kInputs> ring;
     const auto load = [&](int i) {
-      dy[i] = Part::load(dy_row, m.dy.column_stride, left);
-      rest[i] = gradient.load();
-      dy_row += dy_step;
-    };
-    const auto add_row = [&](const Part& dy_row, const auto& numbers) {
-      Real dy_numbers[Part::size], dx[Part::size];
-      dy_row.unpack(dy_numbers);
 #pragma unroll
-      for (int j = 0; j < Part::size; j += kPacked<Real>) {
-        const auto result = gradient.apply(pack(dy_numbers + j), numbers, j);
-        unpack(result.dx, dx + j);
-        result.add_to(sum, j);
+      for (int k = 0; k < kInputs; ++k) {
+        ring.load(i, k, rows_of[k], strides[k], left);
+        rows_of[k] += steps[k];
       }
-      Part::round(dx).store(dx_row, m.dx.column_stride, left);
-      dx_row += dx_step;
     };
+    // Loaded for a whole round of the ring at a time, so that the wait for it is a round later.
+    typename Gradient<Gate, Precision, Part>::Rest rest[kRows], next_rest[kRows];
 
     const int64_t end = min(block_rows * (block + 1), m.rows);
     int rows = begin < end ? static_cast<int>((end - begin + kWarps - 1) / kWarps) : 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if (i < rows) load(i);
+      if (i < rows) {
+        load(i);
+        next_rest[i] = gradient.load_rest();
+      }
+      ring.end_row();
     }
 #pragma unroll 1
     for (; rows > 0; rows -= kRows) {
 #pragma unroll
+      for (int i = 0; i < kRows; ++i) rest[i] = next_rest[i];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if (i + kRows < rows) next_rest[i] = gradient.load_rest();
+      }
+#pragma unroll
       for (int i = 0; i < kRows; ++i) {
         if (i > 0 && i >= rows) break;
-        add_row(dy[i], gradient.numbers_of(rest[i]));
+        Real of[kInputs][Part::size], dx[Part::size];
+        ring.wait();
+#pragma unroll
+        for (int k = 0; k < kInputs; ++k) ring.at(i, k).unpack(of[k]);
         if (i + kRows < rows) load(i);
+        ring.end_row();
+#pragma unroll
+        for (int j = 0; j < Part::size; j += kPacked<Real>) {
+          const auto result = gradient.apply(of, rest[i], j);
+          unpack(result.dx, dx + j);
+          result.add_to(sum, j);
+        }
+        Part::round(dx).store(dx_row, m.dx.column_stride, left);
+        dx_row += kWarps * m.dx.row_stride;
       }
     }
     if constexpr (kSums == 2) gradient.finish(sum[1]);

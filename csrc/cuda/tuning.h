@@ -18,14 +18,13 @@ constexpr int kThreads = kWarps * kWarp;
 // cc_to_min_bytes_in_flight).
 constexpr int rows_in_flight(int inputs) { return inputs == 1 ? 4 : 2; }
 
-// Rows of column sums that a thread has registers for. It loads the next row into a row's registers
-// as soon as that row is computed. A row has `vectors` vectors of `size` elements (0: its elements
-// are spaced) and adds to `sums` sums. has_pairs says that floats are computed in pairs. Two blocks
-// of 256 threads with 8 vectors a thread load 64 kB, and at least 48 kB are in flight at any time.
-// More rows would not fit in the registers: location and scale need two sums and two more vectors.
-constexpr int column_sum_rows(int vectors, int size, int sums, bool has_pairs) {
-  if (size < 4) return 2;
-  return sums == 1 ? 8 / vectors : has_pairs ? 1 : 3;
+// Rows of column sums that a thread loads ahead, of `inputs` operands. Two blocks of 256 threads
+// with 8 vectors a thread load 64 kB, as many as fill a B200's memory. Two sums share 48 kB of
+// shared memory, all that a block has without asking, with three rows of two vectors. Spaced
+// elements are in registers.
+constexpr int column_sum_rows(int inputs, int sums, bool are_spaced) {
+  if (are_spaced) return 2;
+  return sums == 1 ? 8 / inputs : 3;
 }
 constexpr int kColumnSumBlocksPerProcessor = 2;
 // Blocks of rows whose partial sums the last block of a segment adds. At 64 bytes a cycle it loads

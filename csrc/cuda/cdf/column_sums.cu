@@ -23,16 +23,14 @@ struct CdfTerms {
 };
 
 template <class Gate, class Precision, class Part>
-struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision, Part> {
-  static constexpr int sums = 2;
+struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : NoRest {
+  static constexpr int sums = 2, inputs = 2;
   using Real = typename Precision::Real;
   using Function = CdfBackward<Gate, Precision>;
-  using typename RowsOfX<Precision, Part>::Numbers;
 
   Real loc[Part::size], extra[Part::size], inverse[Part::size];
 
-  __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
-      : RowsOfX<Precision, Part>(tile_at(m.x, row, column), left) {
+  __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t, int64_t column, int left) {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(loc);
     Part::load(m.parameters[1] + column * size, size, left).unpack(extra);
@@ -44,12 +42,11 @@ struct Gradient<WithLocationAndScale<Gate>, Precision, Part> : RowsOfX<Precision
     }
   }
   // From the element j on.
-  __device__ __forceinline__ CdfTerms<Function, Packed<Real>> apply(Packed<Real> dy,
-                                                                    const Numbers& row,
-                                                                    int j) const {
-    const auto of =
-        Function::apply(dy, pack(row.x + j), pack(loc + j), pack(extra + j), pack(inverse + j));
-    return {of.dx, of.of_loc, of.of_scale};
+  __device__ __forceinline__ CdfTerms<Function, Packed<Real>> apply(
+      const Real (&of)[inputs][Part::size], Rest, int j) const {
+    const auto found = Function::apply(pack(of[0] + j), pack(of[1] + j), pack(loc + j),
+                                       pack(extra + j), pack(inverse + j));
+    return {found.dx, found.of_loc, found.of_scale};
   }
   __device__ __forceinline__ void finish(Real (&sum_of_scale)[Part::size]) const {
 #pragma unroll

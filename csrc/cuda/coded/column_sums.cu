@@ -9,17 +9,14 @@ struct Code {};
 
 template <class Precision, class Part>
 struct Gradient<Code, Precision, Part> {
-  static constexpr int sums = 1, vectors = 1;
+  static constexpr int sums = 1, inputs = 1;
   using Real = typename Precision::Real;
 
   // As the codes are in memory: consecutive ones in a word, others in a byte each.
-  struct Row {
+  struct Rest {
     uint64_t word;
     uint8_t bytes[Part::spacing == 1 ? 1 : Part::size];
     bool is_odd;  // the first element
-  };
-  struct Numbers {
-    uint8_t codes[Part::size];
   };
 
   const uint8_t* code;
@@ -33,9 +30,9 @@ struct Gradient<Code, Precision, Part> {
         element(row * m.columns + column),
         step(kWarps * m.columns),
         left(left) {}
-  __device__ __forceinline__ Row load() {
+  __device__ __forceinline__ Rest load_rest() {
     const int bits = decoder.codebook.bits;
-    Row row = {};
+    Rest row = {};
     row.is_odd = element % 2;
     if constexpr (Part::spacing == 1) {
       row.word = load_packed_codes<Part::size>(code, element, bits);
@@ -49,23 +46,17 @@ struct Gradient<Code, Precision, Part> {
     element += step;
     return row;
   }
-  __device__ __forceinline__ Numbers numbers_of(const Row& row) const {
+  // From the element j on.
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(const Real (&of)[inputs][Part::size],
+                                                             const Rest& rest, int j) const {
     const int bits = decoder.codebook.bits;
-    Numbers numbers;
-    const uint64_t codes = unpack_codes(row.word, bits);
-#pragma unroll
-    for (int j = 0; j < Part::size; ++j) {
-      numbers.codes[j] =
-          Part::spacing == 1 ? code_of(codes, j) : unpack_code(row.bytes[j], row.is_odd, bits);
-    }
-    return numbers;
-  }
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
-                                                             int j) const {
     Real dx[kPacked<Real>];
-    unpack(dy, dx);
 #pragma unroll
-    for (int k = 0; k < kPacked<Real>; ++k) dx[k] *= decoder.factor<Real>(row.codes[j + k]);
+    for (int k = 0; k < kPacked<Real>; ++k) {
+      const uint8_t own = Part::spacing == 1 ? code_of(unpack_codes(rest.word, bits), j + k)
+                                             : unpack_code(rest.bytes[j + k], rest.is_odd, bits);
+      dx[k] = of[0][j + k] * decoder.factor<Real>(own);
+    }
     return {pack(dx), {pack(dx)}};
   }
 };

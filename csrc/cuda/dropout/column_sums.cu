@@ -9,41 +9,24 @@ struct WithDropout {};
 
 // dx = m dy k g'(x + bias)
 template <class Gate, class Precision, class Part>
-struct Gradient<WithDropout<Gate>, Precision, Part> {
-  static constexpr int sums = 1, vectors = 2;
+struct Gradient<WithDropout<Gate>, Precision, Part> : RowsOfMask<Part> {
+  static constexpr int sums = 1, inputs = 2;
   using Real = typename Precision::Real;
-  using X = RowsOfX<Precision, Part>;
-  using Mask = RowsOfMask<Part>;
+  using typename RowsOfMask<Part>::Rest;
 
-  struct Row {
-    typename X::Row x;
-    typename Mask::Row mask;
-  };
-  struct Numbers : X::Numbers {
-    typename Mask::Row mask;
-  };
-
-  X x;
-  Mask mask;
   Real bias[Part::size], factor;
 
   __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
-      : x(tile_at(m.x, row, column), left),
-        mask(m, row, column, left),
-        factor(m.factor.as<Real>()) {
+      : RowsOfMask<Part>(m, row, column, left), factor(m.factor.as<Real>()) {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
   }
-  __device__ __forceinline__ Row load() { return {x.load(), mask.load()}; }
-  static __device__ __forceinline__ Numbers numbers_of(const Row& row) {
-    return {X::numbers_of(row.x), row.mask};
-  }
   // From the element j on.
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
-                                                             int j) const {
-    const auto dx = AddBias<Backward<Gate, Precision>>::apply(dy * Packed<Real>(factor),
-                                                              pack(row.x + j), pack(bias + j));
-    const Packed<Real> kept = row.mask.select(dx, j);
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(const Real (&of)[inputs][Part::size],
+                                                             const Rest& rest, int j) const {
+    const auto dx = AddBias<Backward<Gate, Precision>>::apply(
+        pack(of[0] + j) * Packed<Real>(factor), pack(of[1] + j), pack(bias + j));
+    const Packed<Real> kept = rest.select(dx, j);
     return {kept, {kept}};
   }
 };

@@ -6,22 +6,21 @@ namespace gelu_kernels::cuda {
 
 // dx = dy·g'(x + bias).
 template <class Gate, class Precision, class Part>
-struct Gradient : RowsOfX<Precision, Part> {
-  static constexpr int sums = 1;
+struct Gradient : NoRest {
+  static constexpr int sums = 1, inputs = 2;
   using Real = typename Precision::Real;
-  using typename RowsOfX<Precision, Part>::Numbers;
 
   Real bias[Part::size];
 
-  __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
-      : RowsOfX<Precision, Part>(tile_at(m.x, row, column), left) {
+  __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t, int64_t column, int left) {
     constexpr int size = sizeof(StorageOf<Precision>);
     Part::load(m.parameters[0] + column * size, size, left).unpack(bias);
   }
   // From the element j on.
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Numbers& row,
-                                                             int j) const {
-    const auto dx = AddBias<Backward<Gate, Precision>>::apply(dy, pack(row.x + j), pack(bias + j));
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(const Real (&of)[inputs][Part::size],
+                                                             Rest, int j) const {
+    const auto dx =
+        AddBias<Backward<Gate, Precision>>::apply(pack(of[0] + j), pack(of[1] + j), pack(bias + j));
     return {dx, {dx}};
   }
 };

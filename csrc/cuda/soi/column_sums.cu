@@ -8,15 +8,16 @@ struct Mask {};
 
 template <class Precision, class Part>
 struct Gradient<Mask, Precision, Part> : RowsOfMask<Part> {
-  static constexpr int sums = 1;
+  static constexpr int sums = 1, inputs = 1;
   using Real = typename Precision::Real;
-  using typename RowsOfMask<Part>::Row;
+  using typename RowsOfMask<Part>::Rest;
 
   __device__ __forceinline__ Gradient(const ColumnSums& m, int64_t row, int64_t column, int left)
       : RowsOfMask<Part>(m, row, column, left) {}
-  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(Packed<Real> dy, const Row& row,
-                                                             int j) const {
-    const Packed<Real> dx = row.select(dy, j);
+  // From the element j on.
+  __device__ __forceinline__ Terms<Packed<Real>, sums> apply(const Real (&of)[inputs][Part::size],
+                                                             const Rest& rest, int j) const {
+    const Packed<Real> dx = rest.select(pack(of[0] + j), j);
     return {dx, {dx}};
   }
 };

@@ -72,6 +72,18 @@ CHANGES = {
         CUDA, "gate_forward", (128, 512), every_input,
         change(r"(lop3\.b32 .*), 0xe4;", r"\1, 0xd8;"), "bits",
     ),
+    "a thread does not wait for a row": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"cp\.async\.wait_group 3;", "", 1), "racecheck",
+    ),
+    "a thread waits for a row too few": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"cp\.async\.wait_group 3;", "cp.async.wait_group 4;"), "racecheck",
+    ),
+    "a row is copied before the one in its place is read": (
+        CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
+        change(r"cp\.async\.commit_group;", ""), "racecheck",
+    ),
     "a barrier is gone": (
         CUDA, "gate_backward_bias", ROWS, ordinary(FP32), change(r"bar\.sync\s+0;", ""),
         "racecheck|initcheck",
