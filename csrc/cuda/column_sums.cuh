@@ -46,8 +46,8 @@ struct NoRest {
   __device__ __forceinline__ Rest load_rest() { return {}; }
 };
 
-// The mask. A warp's rows are kWarps apart, as many as a byte has
-// bits, so that the lane's bits begin at the same bit of a byte in all of them.
+// The mask. A warp's rows are kWarps apart, as many as a byte has bits, so that the lane's bits
+// begin at the same bit of a byte in all of them.
 template <class Part>
 struct RowsOfMask {
   struct Rest {
