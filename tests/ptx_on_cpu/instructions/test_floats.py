@@ -5,6 +5,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -135,6 +136,21 @@ def arithmetic(kind: str) -> Iterator[Row]:
 @each(kind=["f32", "f64", "f32x2"])
 def test_arithmetic(kind: str) -> None:
     check(arithmetic(kind))
+
+
+def test_rounding_towards_zero() -> None:
+    """A sum that fits is exact, and another one is the nearer to zero of its neighbours."""
+
+    def of(a: float, b: float) -> float:
+        nearest = exact(operator.add, "f32")(a, b)
+        if not (math.isfinite(a) and math.isfinite(b)):
+            return nearest
+        total = Fraction(a) + Fraction(b)
+        if math.isinf(nearest) or abs(Fraction(nearest)) > abs(total):
+            return float(np.nextafter(np.float32(nearest), np.float32(0)))
+        return nearest
+
+    check_row(("add.rz.f32", "f32", ["f32", "f32"], of))
 
 
 def arithmetic_of_16_bits() -> Iterator[Row]:

@@ -50,6 +50,15 @@ bfloat fused_bfloat(bfloat a, bfloat b, bfloat c) {
   return to_bfloat(rounded_to_odd(nearest, odd - nearest));
 }
 
+// Rounded towards zero: the nearest float, or the next one if that is too large.
+float add_towards_zero(float a, float b) {
+  const float sum = a + b, part = sum - a;
+  if (std::isinf(sum) && std::isfinite(a) && std::isfinite(b)) return std::nextafter(sum, 0.0f);
+  const float error = (a - (sum - part)) + (b - part);
+  return (sum > 0 && error < 0) || (sum < 0 && error > 0) ? std::nextafter(sum, 0.0f)
+                                                          : canonical(sum);
+}
+
 template <class T>
 constexpr Bits<T> kSign = static_cast<Bits<T>>(Bits<T>{1} << (8 * sizeof(T) - 1));
 template <class T>
@@ -144,6 +153,7 @@ void add_float_operations(Table& table) {
   add_pairs<half>(table, "f16x2");
   add_pairs<bfloat>(table, "bf16x2");
   table["max.NaN.xorsign.abs.f32"] = lanes<greatest_magnitude_with_sign_of_product<float>>();
+  table["add.rz.f32"] = lanes<add_towards_zero>();
   table["fma.rn.bf16x2"] = halves<fused_bfloat>();
   table["fma.rn.ftz.f32"] = lanes<fused_flushed>();
   table["add.rn.f32x2"] = halves<add<float>>();
