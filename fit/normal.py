@@ -99,6 +99,7 @@ class Wide:
             "root_hi": root,
             "root_lo": self.rounding(ROOT - root),
             "half_log2e": self.rounding(HALF_LOG2E),
+            "density": self.rounding(1 / SQRT_TAU),
             "unscale": 2.0**-self.log2_scale,
             "origin": 1.5 * 2.0**self.fraction_bits + self.exponent_bias + self.log2_scale,
         }
@@ -147,6 +148,9 @@ WIDE = [
 ]
 
 
+DERIVATIVE_RATIO_LIMIT = 6  # beyond it D(a) is 0 beside 1
+
+
 @dataclass(frozen=True)
 class Half:
     """The formula for 16-bit results.
@@ -170,6 +174,7 @@ class Half:
     exp2_degree: int
     value_degree: int
     derivative_degree: int
+    ratio_degree: int
 
     def exp2(self, one: float) -> tuple[numbers.Polynomial, float]:
         """2^f with the constant term `one`, and the error of 2^f with the constant term 1."""
@@ -222,7 +227,24 @@ class Half:
                 f"log2(D(a) / (1/2 - slope a)) / a. {every}",
                 tag=name,
             ),
+            self.derivative_ratio(),
         ]
+
+    def derivative_ratio(self) -> Polynomial:
+        """D(a) / Phi(-a), for a D(a) whose absolute error counts; 1 for a = 0."""
+        a = minimax.chebyshev_points(0, DERIVATIVE_RATIO_LIMIT, 300)
+        tail = np.array([upper_tail(x) for x in a])
+        ratio = np.array([tail_derivative(x) for x in a]) / tail
+        basis = minimax.powers(a, range(self.ratio_degree + 1))
+        c, slack = minimax.fit(basis, ratio, ratio, 1 / tail, minimax.to_float32, {0: 1.0})
+        unscale = 2.0**-self.log2_scale
+        factor = f"{unscale} " if unscale < 1 else ""
+        comment = (
+            f"{factor}D(a) / Phi(-a) for a <= {DERIVATIVE_RATIO_LIMIT}; absolute error of D(a) "
+            f"{minimax.power_of_two(-slack)} if Phi(-a) is exact."
+        )
+        scaled = [unscale * x for x in c]
+        return Polynomial("normal_derivative_ratio", "a", scaled, comment, tag=self.format.name)
 
     def constants(self) -> Constants:
         values = {
@@ -237,8 +259,8 @@ class Half:
 
 
 HALF = [
-    Half(half.BF16, 13.625, 13.75, 13.8125, 14.0625, 16, 1.0, 4, 9, 10),
-    Half(half.FP16, 5.75, 11.0, 6.0625, 10.5, 0, 1 + 2.0**-23, 5, 8, 8),
+    Half(half.BF16, 13.625, 13.75, 13.8125, 14.0625, 16, 1.0, 4, 9, 10, 5),
+    Half(half.FP16, 5.75, 11.0, 6.0625, 10.5, 0, 1 + 2.0**-23, 5, 8, 8, 6),
 ]
 
 

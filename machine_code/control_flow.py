@@ -25,18 +25,11 @@ def is_wide_load(instruction: Instruction) -> bool:
     return instruction.name in ("LDG", "LDGSTS") and is_wide(instruction)
 
 
-def is_wide_store(instruction: Instruction) -> bool:
-    return instruction.name == "STG" and is_wide(instruction)
-
-
 def is_mask_access(instruction: Instruction) -> bool:
     """Of a byte, or of up to four that are stored together."""
     name, _, width = instruction.opcode.partition(".")
     is_byte = re.search(r"\.[US]8\b", instruction.opcode) is not None
     return (name == "LDG" and is_byte) or (name == "STG" and not re.search(r"\.(64|128)", width))
-
-
-MOST_LOADS = 64  # on a path that is looked for
 
 
 class ControlFlow:
@@ -138,18 +131,6 @@ class ControlFlow:
         before = self.best_paths(0, {header}, vector_score).get(0, [])[:-1]
         after = self.best_paths(latch, self.exits, lambda x: (-is_issued(x),)).get(0, [])[1:]
         return loops[most], before + after
-
-    def octet_path(self, takes_bias: bool) -> Code:
-        """From the entry to the exit where a branch at run time decides whether a bias is loaded:
-        all stores, and as many or as few loads as that takes. A load under a predicate is of an
-        operand that another call has."""
-        found = self.best_paths(
-            *(0, self.exits, lambda x: (is_wide_store(x), *vector_score(x)[1:])),
-            *(lambda x: is_wide_load(x) and not x.predicate, MOST_LOADS),
-        )
-        stores = {loads: sum(map(is_wide_store, path)) for loads, path in found.items()}
-        whole = [loads for loads in found if stores[loads] == max(stores.values())]
-        return found[max(whole) if takes_bias else min(whole)] if whole else []
 
 
 def vector_score(instruction: Instruction) -> Score:

@@ -23,8 +23,6 @@ class VectorKernel:
         flow = ControlFlow(self.kernel.instructions)
         if self.case.has_sums:
             return flow.vector_loop()
-        if self.kernel.name.startswith(BRANCHES):
-            return flow.octet_path(self.case.biased), []
         return flow.vector_path(), []
 
     @property
@@ -143,11 +141,10 @@ SERVED: dict[str, list[tuple[str | None, bool | None]]] = {
     rf"select_gradients<Backward{OF_GATE}, {TYPE}, false>": [("gate_dropout_backward", False)],
     rf"select_gradients<Backward{OF_GATE}, {TYPE}, true>": [("gate_dropout_backward", True)],
     rf"select_gradients<GluBackward{OF_GATE}, {TYPE}, false>": [("glu_dropout_backward", False)],
-    rf"map_octets<{GATE}, {TYPE}>": [("coded_forward", biased) for biased in (False, True)],
+    rf"map_octets<{GATE}, {TYPE}, false>": [("coded_forward", False)],
+    rf"map_octets<{GATE}, {TYPE}, true>": [("coded_forward", True)],
     rf"multiply_octets<{TYPE}>": [("coded_backward", False)],
 }
-# Of these, the kernels that take a bias by a branch at run time.
-BRANCHES = ("map_octets<",)
 
 
 def cuda_cases(name: str) -> list[Case]:

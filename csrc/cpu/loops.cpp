@@ -160,7 +160,10 @@ void map(char** data, const int64_t* strides, int64_t columns, int64_t rows) {
   }
 }
 
-template <class Gate, class Precision, bool kValue, bool kDerivative, class T, class Real>
+// The derivative that is evaluated.
+enum class Derivative { kNone, kToMultiply, kToEncode };
+
+template <class Gate, class Precision, bool kValue, Derivative kDerivative, class T, class Real>
 void evaluate_block(int64_t n, Real* __restrict value, Real* __restrict derivative,
                     const T* __restrict x, const T* __restrict bias) {
   const auto loop = []<class Stored>(Stored, int64_t n, [[maybe_unused]] Real* __restrict value,
@@ -171,12 +174,16 @@ void evaluate_block(int64_t n, Real* __restrict value, Real* __restrict derivati
     for (int64_t i = 0; i < n; ++i) {
       const Real sum = S::load(x[i]) + S::load(bias[i]);
       if constexpr (kValue) value[i] = Gate::template value<Precision>(sum);
-      if constexpr (kDerivative) derivative[i] = Gate::template derivative<Precision>(sum);
+      if constexpr (kDerivative == Derivative::kToMultiply) {
+        derivative[i] = Gate::template derivative<Precision>(sum);
+      } else if constexpr (kDerivative == Derivative::kToEncode) {
+        derivative[i] = Gate::template derivative_to_encode<Precision>(sum);
+      }
     }
   };
   in_chunks<Precision, kVector>(n, loop, value, derivative, x, bias);
 }
-template <class Gate, class Precision, bool kValue, bool kDerivative>
+template <class Gate, class Precision, bool kValue, Derivative kDerivative>
 void evaluate(int64_t n, void* value, void* derivative, const void* x, const void* bias) {
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
@@ -333,9 +340,10 @@ constexpr Loops loops_of() {
 #define GELU_KERNELS_MAPS(name, Function, takes_bias) \
   maps_of<Function<Gate, Precision>, Precision, takes_bias>(),
   return {{GELU_KERNELS_FOR_EACH_PASS(GELU_KERNELS_MAPS)},
-          evaluate<Gate, Precision, true, false>,
-          evaluate<Gate, Precision, false, true>,
-          evaluate<Gate, Precision, true, true>,
+          evaluate<Gate, Precision, true, Derivative::kNone>,
+          evaluate<Gate, Precision, false, Derivative::kToMultiply>,
+          evaluate<Gate, Precision, true, Derivative::kToMultiply>,
+          evaluate<Gate, Precision, true, Derivative::kToEncode>,
           column_sums<BiasRow<Gate, Precision>, Precision>,
           column_sums<CdfRow<Gate, Precision>, Precision>,
           add_partial_sums<Precision>};

@@ -44,7 +44,7 @@ struct Maps {
 // The loops of one gate in one dtype.
 struct Loops {
   Passes<Maps> passes;
-  Evaluate value, derivative, value_and_derivative;
+  Evaluate value, derivative, value_and_derivative, value_and_derivative_to_encode;
   BackwardColumnSums backward_column_sums;  // with a bias
   BackwardColumnSums cdf_column_sums;       // with a location and a scale
   AddPartialSums add_partial_sums;

@@ -64,9 +64,6 @@ constexpr int dropout_blocks_per_processor(int inputs, int size, bool has_pairs)
   return inputs == 1 ? 10 : inputs == 2 ? 8 : 6;
 }
 
-// Coded derivatives: octets that a thread loads before it computes.
-constexpr int kOctets = 2;
-
 // Element by element kernels: warps of a block, and blocks that a processor is to have room for. A
 // formula takes up to 85 % of the time of its bytes, and a thread either waits or computes: the
 // more warps, the better both overlap. 12 blocks leave a thread 40 registers. Measured on an H200
@@ -87,11 +84,10 @@ constexpr int scaled_map_blocks_per_processor(int size, bool has_pairs) {
   return (size == 2 ? 9 : size == 4 ? 8 : 6) - 2 * has_pairs;
 }
 
-// Coded derivatives, in blocks as small: octets that a thread loads before it computes. Value and
-// derivative are two formulas, so that forward in 16 bits issues more than memory leaves time for:
-// what counts is how many elements are under way, and these are as many as fit in 64 registers. In
-// pairs of floats 7 blocks would spill 8 bytes.
-constexpr int coded_octets(int size) { return 8 / size; }
+// Coded derivatives, in blocks as small: octets that a thread loads before it computes, and blocks.
+// Value and derivative take nearly as long as memory does: what counts is how many elements are
+// under way, and these are as many as fit in 64 registers. In pairs of floats 7 blocks would spill.
+constexpr int coded_octets(int size) { return size == 8 ? 1 : 12 / size; }
 constexpr int coded_blocks_per_processor(int size, bool has_pairs) {
   return size == 8 || has_pairs ? 6 : 8;
 }

@@ -50,6 +50,11 @@ struct Cauchy {
   }
 
   template <class Precision, class Real>
+  static GELU_KERNELS_HD Real derivative_to_encode(Real x) {
+    return derivative<Precision>(x);
+  }
+
+  template <class Precision, class Real>
   static GELU_KERNELS_HD Real second_derivative(Real x) {
     using C = Constants<Precision>;
     const Real r = inverse_square<C>(magnitude(x, C::limit));

@@ -45,11 +45,14 @@ struct Rounding {
   float least;
 };
 
-// No code is cut off at the ends: the codebook reaches a step beyond any derivative.
+// The code in the lowest bits, as many as it has. None is cut off at the ends: the codebook reaches
+// a step beyond any derivative. A gate has `derivative_to_encode` for this, in which absolute
+// errors count: it takes from the value what it can, and no more instructions than a code is worth.
 GELU_KERNELS_HD int32_t encode(float derivative, float rounding, const Codebook& c) {
   const float code = fma(derivative, c.levels, c.zero + rounding);
 #ifdef __CUDA_ARCH__
-  return static_cast<int32_t>(fminf(code, c.nan));  // no other code is as large
+  // Of a GPU's NaN all lower bits are 1, as of the code for it.
+  return static_cast<int32_t>(bits(__fadd_rz(code, 0x1p23f)));
 #else
   return static_cast<int32_t>(code == code ? code : c.nan);
 #endif

@@ -58,6 +58,11 @@ struct Laplace {
   }
 
   template <class Precision, class Real>
+  static GELU_KERNELS_HD Real derivative_to_encode(Real x) {
+    return derivative<Precision>(x);
+  }
+
+  template <class Precision, class Real>
   static GELU_KERNELS_HD Real second_derivative(Real x) {
     const Real a = magnitude(x, limit<Real>);
     return fma(a, Real(-0.5f), Real(1)) * Logistic::scaled_exponential(a) * (2 * unscale<Real>);

@@ -48,6 +48,20 @@ struct LogisticOfCubic {
     return where_positive(x, [&] { return Real(1) - tail; }, [&] { return tail; });
   }
 
+  // D is that of 16-bit results, from the E of the value; the error is 2^-23 (see codebook.h).
+  template <class Precision, class Real>
+  static GELU_KERNELS_HD Real derivative_to_encode(Real x) {
+    if constexpr (is_half<Precision>) {
+      return derivative<Precision>(x);
+    } else {
+      using C = Constants<Number<Real>>;
+      const Real a = magnitude(x, C::limit);
+      const Real e = scaled_exponential(a), f = e * reciprocal(C::scale + e);
+      const Real tail = fma(-a * even(a, C::slope_0, C::slope_2), fma(-f, f, f), f);
+      return where_positive(x, [&] { return Real(1) - tail; }, [&] { return tail; });
+    }
+  }
+
   // E (2 v' + a v'' - a v'^2 (1 - E) / (1 + E)) / (1 + E)^2.
   template <class Precision, class Real>
   static GELU_KERNELS_HD Real second_derivative(Real x) {

@@ -3,6 +3,7 @@
 Each gate of csrc/gates/gates.h has a module of the same name here, with:
 
 - ``value``, ``derivative`` and ``second_derivative``, functions of x and of constants C;
+- ``derivative_to_encode``, the derivative for a code of 8 or 4 bits;
 - ``tail`` and ``density``, F(-a) and F'(a) for a >= 0, in float32 and float64;
 - ``in_tail``, for a random mask: whether u < 2^32 F(-|x|) - 1;
 - ``constants``, C for each precision of csrc/gates/arithmetic.h; ``random`` for ``in_tail``; and

@@ -120,6 +120,10 @@ def derivative(x: Real, C: Constants) -> Real:
     return where(x > 0, 1.0 - d, d)
 
 
+def derivative_to_encode(x: Real, C: Constants) -> Real:
+    return derivative(x, C)
+
+
 def second_derivative(x: Real, C: Constants) -> Real:
     r = inverse_square(magnitude(x, C.limit), C)
     return r * C.two_over_pi * r

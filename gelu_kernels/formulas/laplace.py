@@ -67,6 +67,10 @@ def derivative(x: Real, C: Constants) -> Real:
         return where(x > 0, fma(d, -C.unscale, 1.0), d * C.unscale)
 
 
+def derivative_to_encode(x: Real, C: Constants) -> Real:
+    return derivative(x, C)
+
+
 def second_derivative(x: Real, C: Constants) -> Real:
     a = magnitude(x, C.limit)
     return fma(a, -0.5, 1.0) * scaled_exponential(a, C) * (2 * C.unscale)

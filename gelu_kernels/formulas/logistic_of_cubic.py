@@ -24,6 +24,7 @@ from gelu_kernels.formulas.polynomial import polynomial
 __all__ = [
     "density",
     "derivative",
+    "derivative_to_encode",
     "distribution_at",
     "in_tail",
     "left_limit",
@@ -132,6 +133,18 @@ def derivative(x: Real, C: Constants) -> Real:
     a = magnitude(x, C.limit)
     tail = derivative_tail(a, C) if C.form == "wide" else half_derivative_tail(a, C)
     return where(x > 0, 1.0 - tail, tail)
+
+
+def derivative_to_encode(x: Real, C: Constants) -> Real:
+    if C.form != "wide":
+        return derivative(x, C)
+    else:
+        a = magnitude(x, C.limit)
+        e = scaled_exponential(a, C)
+        f = e * reciprocal(e + C.scale, C)
+        slope = even(a, C.slope_0, C.slope_2, C)
+        tail = fma(negated(a) * slope, fma(negated(f), f, f), f)
+        return where(x > 0, 1.0 - tail, tail)
 
 
 def second_derivative(x: Real, C: Constants) -> Real:

@@ -40,6 +40,12 @@ def scaled_gaussian(y: Real, a: Real, C: Constants) -> Real:
     return fma(scaled, f * polynomial(f, C.exp2m1), scaled)
 
 
+def value_power(a: Real, C: Constants) -> Real:
+    """Phi(-a) / unscale for 16-bit results."""
+    shifted, fraction = exponent(polynomial(a, C.log2_cdf), a, C.log2_scale - 1)
+    return scale_by_power_of_two(polynomial(fraction, C.value_exp2), shifted)
+
+
 def value(x: Real, C: Constants) -> Real:
     if C.form == "exp2":
         a = magnitude(x, C.value_limit)
@@ -47,8 +53,7 @@ def value(x: Real, C: Constants) -> Real:
         return fma(a * -C.unscale, power, positive_part(x))
     elif C.form == "half":
         a = magnitude(x, C.value_limit)
-        shifted, fraction = exponent(polynomial(a, C.log2_cdf), a, C.log2_scale - 1)
-        power = scale_by_power_of_two(polynomial(fraction, C.value_exp2), shifted)
+        power = value_power(a, C)
         if C.one > 1:
             power = magnitude(power, 0.5 - 2.0**-24)
         return fma(a * -C.unscale, power, positive_part(x))
@@ -77,6 +82,20 @@ def derivative(x: Real, C: Constants) -> Real:
         factor = polynomial(quotient(a, a + C.derivative_pole, C), C.derivative_factor)
         d = scaled_gaussian(factor, a, C)
         return where(x > 0, fma(negated(distance), d, 1.0), distance * d)
+
+
+def derivative_to_encode(x: Real, C: Constants) -> Real:
+    if C.form == "half":
+        a = magnitude(x, C.value_limit)
+        d = value_power(a, C) * polynomial(a, C.derivative_ratio)
+    else:
+        a = magnitude(x, C.limit)
+        part = quotient(a, a + C.value_pole, C)
+        tail = polynomial(fma(negated(a), part, a), C.value_factor) * fma(
+            part, -C.unscale, C.unscale
+        )
+        d = scaled_gaussian(fma(a, -C.density * C.unscale, tail), a, C)
+    return where(x > 0, 1.0 - d, d)
 
 
 def second_derivative(x: Real, C: Constants) -> Real:
@@ -148,6 +167,7 @@ def _half(
         **vars(numbers.NormalConstants[precision]),
         log2_cdf=numbers.normal_log2_cdf[precision],
         log2_derivative=numbers.normal_log2_derivative[precision],
+        derivative_ratio=numbers.normal_derivative_ratio[precision],
         value_exp2=numbers.normal_value_exp2[precision],
         exp2=exp2["fp32"],
     )

@@ -67,24 +67,6 @@ def test_control_flow() -> None:
     assert around == ["EXIT", "BRA", "LDG", "IADD3", "LDG", "BRA", "EXIT"]
 
 
-def test_a_bias_by_a_branch() -> None:
-    """The load of another operand is under a predicate. The way round the vectors is no path."""
-    flow = assemble("""
-        @P0 BRA 0x70
-        LDG.E.128 R0,desc[UR4][R2.64]
-        @P1 LDG.E.128 R4,desc[UR4][R2.64]
-        @P2 BRA 0x50
-        LDG.E.128 R8,desc[UR4][R2.64]
-        STG.E.128 desc[UR4][R2.64],R0
-        EXIT
-        FADD R0,R0,R0
-        EXIT
-    """)
-    without, biased = ([x.name for x in flow.octet_path(takes)] for takes in (False, True))
-    assert without == ["BRA", "LDG", "LDG", "BRA", "STG", "EXIT"]
-    assert biased == ["BRA", "LDG", "LDG", "BRA", "LDG", "STG", "EXIT"]
-
-
 def test_narrow_side_of_a_predicated_branch() -> None:
     wide, other = "@P1 LDG.E.128 R0,desc[UR4][R2.64]\n", "@!P1 LDG.E.U16 R0,desc[UR4][R2.64]\n"
     assert len(narrow_accesses(assemble(wide + other + "EXIT").vector_path())) == 0

@@ -61,7 +61,7 @@ def specialize_forward(key: ForwardKey) -> Specialization:
         real(key.dtype),
     )
     compiled_in = (*key[5:-1], *numbers_of(key.bits))
-    functions = "value", "derivative"
+    functions = "value", "derivative_to_encode"
     precision = TYPES[key.dtype]
     return Specialization(
         "coded.kernels.coded_forward", arguments, compiled_in, key.gate, functions, precision

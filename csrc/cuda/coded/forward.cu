@@ -1,18 +1,19 @@
 // y = g(x + bias), and the codes of g'(x + bias)
 #include "csrc/cuda/coded/octet_codes.h"
-#include "csrc/cuda/launch.h"
+#include "csrc/cuda/dropout/rows.h"
 #include "csrc/cuda/random_words.h"
 
 namespace gelu_kernels::cuda {
 namespace {
 
 template <class Precision>
-constexpr int kOctetsOfThread = coded_octets(sizeof(StorageOf<Precision>));
+constexpr int kRows = coded_octets(sizeof(StorageOf<Precision>));
 
-// y in place of x, and the codes. Whether there is a bias, and whether anything is random, is the
-// same for all threads, and no other kernel is for it.
-template <class Gate, class Precision>
-__device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const Octet<Precision>& bias,
+// y in place of x, and the codes. Whether anything is random is the same for all threads, and no
+// other kernel is for it.
+template <class Gate, class Precision, bool kHasBias>
+__device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x,
+                                             const typename Precision::Real (&bias)[kOctet],
                                              const CodedForwardOperands& m, uint32_t octet,
                                              uint64_t seed) {
   using V = Vector<Precision>;
@@ -21,18 +22,14 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const Octet<Pr
   float derivatives[kOctet];
 #pragma unroll
   for (int i = 0; i < Octet<Precision>::count; ++i) {
-    Real numbers[V::size], of_vector[V::size], addends[V::size];
+    Real numbers[V::size], of_vector[V::size];
     x.vectors[i].unpack(numbers);
-    if (m.bias) {
-      bias.vectors[i].unpack(addends);
-#pragma unroll
-      for (int j = 0; j < V::size; ++j) numbers[j] += addends[j];
-    }
 #pragma unroll
     for (int j = 0; j < V::size; j += kPacked<Real>) {
-      const Packed<Real> number = pack(numbers + j);
+      Packed<Real> number = pack(numbers + j);
+      if constexpr (kHasBias) number = number + pack(bias + i * V::size + j);
       unpack(Gate::template value<Precision>(number), values + i * V::size + j);
-      unpack(Gate::template derivative<Precision>(number), of_vector + j);
+      unpack(Gate::template derivative_to_encode<Precision>(number), of_vector + j);
     }
 #pragma unroll
     for (int j = 0; j < V::size; ++j) {
@@ -57,7 +54,7 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const Octet<Pr
   } else {
 #pragma unroll
     for (int j = 0; j < kOctet; ++j) {
-      codes[j] = encode(derivatives[j], m.rounding.of(0), m.codebook);
+      codes[j] = encode(derivatives[j], m.rounding.least, m.codebook);
     }
   }
 #pragma unroll
@@ -73,7 +70,7 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x, const Octet<Pr
 #pragma unroll
       for (int j = 0; j < V::size; ++j) of_vector[j] *= m.factor.as<Real>();
       x.vectors[i] = V::round(of_vector).select(kept_of_vector);
-    } else if (m.bias) {
+    } else if constexpr (kHasBias) {
       x.vectors[i] = V::round(of_vector);
     } else {
       x.vectors[i] = V::template round_values<Gate::ties>(of_vector, x.vectors[i]);
@@ -102,13 +99,13 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
     const uint32_t word = m.is_random ? words.next(row_length) : 0;
     const bool kept = word >= m.threshold;
     const Real value = Gate::template value<Precision>(number);
-    const Real derivative = Gate::template derivative<Precision>(number);
+    const Real derivative = Gate::template derivative_to_encode<Precision>(number);
     T y = m.bias ? S::store(value) : S::store_value(value);
     if (m.drops) y = kept ? S::store(value * m.factor.as<Real>()) : T(0);
     *reinterpret_cast<T*>(tile_at(m.y, here.row, here.column).data) = y;
     int32_t code = encode(static_cast<float>(derivative), m.rounding.of(word), m.codebook);
     if (!kept) code = static_cast<int32_t>(m.codebook.zero);
-    codes |= static_cast<uint64_t>(static_cast<uint32_t>(code)) << (8 * i);
+    codes |= static_cast<uint64_t>(code & 0xff) << (8 * i);
     here.advance(octets.columns);
   }
   if (m.codebook.bits == 8) {
@@ -123,56 +120,60 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
   }
 }
 
-// Of elements of any layout, as octets that are not in vectors go one by one.
-template <class Gate, class Precision>
-__global__ void __launch_bounds__(kMapThreads,
+// Octets in vectors.
+template <class Gate, class Precision, bool kHasBias>
+__global__ void __launch_bounds__(kDropoutThreads,
                                   coded_blocks_per_processor(sizeof(StorageOf<Precision>),
                                                              kPacked<typename Precision::Real> > 1))
     map_octets(const __grid_constant__ CodedForwardOperands m,
-               const __grid_constant__ Octets octets,
-               const __grid_constant__ WideDivisor row_length) {
-  using T = StorageOf<Precision>;
-  constexpr int octets_of_thread = kOctetsOfThread<Precision>;
-  const int64_t first = int64_t{blockIdx.x} * (octets_of_thread * kMapThreads) + threadIdx.x;
-  const auto octet = [&](int i) { return static_cast<uint32_t>(first) + i * kMapThreads; };
-  const auto is_in_vectors = [&](int i) { return first + i * kMapThreads < octets.in_vectors; };
-  const Matrix bias = {const_cast<char*>(m.bias), 0, 0};
-  // As in map_rows, a branch before each octet keeps ptxas from moving the loads.
-  Octet<Precision> x[octets_of_thread], addends[octets_of_thread];
+               const __grid_constant__ Octets octets, const __grid_constant__ WideDivisor) {
+  constexpr int count = kRows<Precision>;
+  const OctetRows<Precision, count> rows(octets);
+  if (!rows.has(0)) return;
+  Octet<Precision> x[count];
 #pragma unroll
-  for (int i = 0; i < octets_of_thread; ++i) {
-    if (!is_in_vectors(i)) break;
-    x[i] = Octet<Precision>::load(octets.at<T>(m.x, octet(i)));
-    if (m.bias) addends[i] = Octet<Precision>::load(octets.at<T>(bias, octet(i)));
+  for (int i = 0; i < count; ++i) {
+    if (!rows.has(i)) break;
+    x[i] = Octet<Precision>::load(rows.at(m.x, i));
   }
+  typename Precision::Real bias[kOctet];
+  if constexpr (kHasBias) rows.load_along(m.bias).unpack(bias);
   const uint64_t seed = m.is_random ? m.seed.get() : 0;
 #pragma unroll
-  for (int i = 0; i < octets_of_thread; ++i) {
-    if (!is_in_vectors(i)) break;
-    const uint64_t codes = evaluate<Gate, Precision>(x[i], addends[i], m, octet(i), seed);
-    x[i].store(octets.at<T>(m.y, octet(i)));
-    store_codes(m.code, octet(i), codes, m.codebook.bits);
+  for (int i = 0; i < count; ++i) {
+    if (!rows.has(i)) return;
+    const uint32_t octet = rows.octet(i);
+    const uint64_t codes = evaluate<Gate, Precision, kHasBias>(x[i], bias, m, octet, seed);
+    x[i].store(rows.at(m.y, i));
+
+    store_codes(m.code, octet, codes, m.codebook.bits);
   }
-#pragma unroll 1
-  for (int i = 0; i < octets_of_thread; ++i) {
-    const int64_t octet = first + i * kMapThreads;
-    if (octets.in_vectors <= octet && octet < octets.count()) {
-      evaluate_elements<Gate, Precision>(m, octets, row_length, octet);
-    }
-  }
+}
+
+// Any octets, element by element.
+template <class Gate, class Precision>
+__global__ void __launch_bounds__(kDropoutThreads)
+    map_elements(const __grid_constant__ CodedForwardOperands m,
+                 const __grid_constant__ Octets octets, int64_t first,
+                 const __grid_constant__ WideDivisor row_length) {
+  const int64_t octet = first + int64_t{blockIdx.x} * kDropoutThreads + threadIdx.x;
+  if (octet < octets.count()) evaluate_elements<Gate, Precision>(m, octets, row_length, octet);
 }
 
 template <class Gate, class Precision>
 Error launch_coded_forward(Queue queue, const CodedForwardOperands& m) {
+  constexpr auto of_elements = map_elements<Gate, Precision>;
+  constexpr auto alone = map_octets<Gate, Precision, false>;
+  constexpr auto biased = map_octets<Gate, Precision, true>;
   constexpr int64_t size = sizeof(StorageOf<Precision>);
-  constexpr auto kernel = map_octets<Gate, Precision>;
   const Octets octets =
       octets_of(m.rows, m.columns,
                 are_octets_of_whole(m.index) && has_vectors(m.bias) && has_whole_words(m.code) &&
                     has_vectors(m.y, m.rows, size) && has_vectors(m.x, m.rows, size));
-  constexpr int64_t block = kMapThreads * kOctetsOfThread<Precision> * kOctet;
-  return launch<KernelSet<kernel>>(queue, kernel, (octets.elements + block - 1) / block,
-                                   kMapThreads, m, octets, row_length_of(m.index));
+  using M = CodedForwardOperands;
+  return launch_octets<KernelSet<of_elements, alone, biased>, kRows<Precision>>(
+      queue, m, octets, {&M::y, &M::x}, m.bias ? biased : alone, of_elements,
+      row_length_of(m.index));
 }
 
 template <class Gate, class Precision>

@@ -17,7 +17,7 @@ __device__ __forceinline__ uint64_t join_words(uint32_t low, uint32_t high) {
   return word;
 }
 
-// Eight codes, a byte for each.
+// Eight codes, each in the lowest byte of a word, as a byte for each.
 __device__ __forceinline__ uint64_t join_codes(const int32_t (&codes)[kOctet]) {
   uint32_t words[2];
 #pragma unroll
@@ -29,9 +29,10 @@ __device__ __forceinline__ uint64_t join_codes(const int32_t (&codes)[kOctet]) {
   return join_words(words[0], words[1]);
 }
 
-// Two codes of 4 bits in a byte.
+// Two codes of 4 bits in a byte, whatever the upper bits of their own bytes are.
 __device__ __forceinline__ uint32_t pack_pairs(uint64_t codes) {
-  const uint64_t pairs = codes | codes >> 4;
+  constexpr uint64_t low = 0x0f0f0f0f0f0f0f0f;
+  const uint64_t pairs = (codes & low) | (codes >> 4 & ~low);
   return __byte_perm(static_cast<uint32_t>(pairs), static_cast<uint32_t>(pairs >> 32), 0x6420);
 }
 __device__ __forceinline__ uint64_t unpack_pairs(uint32_t packed) {

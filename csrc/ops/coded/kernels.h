@@ -14,7 +14,7 @@ struct CodedKernels;
 template <>
 struct CodedKernels<Cpu> {
   static void forward(const char*, const at::Tensor& x, Gate gate, const CodedForwardOperands& m) {
-    const auto evaluate = cpu::loops(gate, dtype_of(x), x.numel()).value_and_derivative;
+    const auto evaluate = cpu::loops(gate, dtype_of(x), x.numel()).value_and_derivative_to_encode;
     const auto loop = cpu::coded_loops(dtype_of(x), x.numel()).forward;
     over_mask_blocks(m.rows * m.columns,
                      [&](int64_t begin, int64_t end) { loop(m, evaluate, begin, end); });

@@ -7,11 +7,11 @@ from gelu_kernels.formulas.coefficients import Constants, Polynomial
 NormalConstants = {
     "fp32": Constants(limit=14.75, value_pole=2.5, derivative_pole=4.0, root_hi=0.7517915368080139,
           root_lo=-1.211444988769017e-08, half_log2e=0.7213475108146667,
-          unscale=2.3283064365386963e-10, origin=12583071.0, tail_limit=6.25, share=0.0625,
-          ratio_pole=0.25),
+          density=0.3989422917366028, unscale=2.3283064365386963e-10, origin=12583071.0,
+          tail_limit=6.25, share=0.0625, ratio_pole=0.25),
     "fp64": Constants(limit=38.8125, value_pole=2.5, derivative_pole=4.0, root_hi=0.7517915246935645,
           root_lo=-1.4956759177009883e-17, half_log2e=0.7213475204444817,
-          unscale=1.262177448353619e-29, origin=6755399441056863.0),
+          density=0.3989422804014327, unscale=1.262177448353619e-29, origin=6755399441056863.0),
     "bf16": Constants(value_limit=13.75, derivative_limit=14.0625, unscale=1.52587890625e-05, log2_scale=16.0,
           one=1.0, slope=0.6650779843330383),
     "fp16": Constants(value_limit=11.0, derivative_limit=10.5, unscale=1.0, log2_scale=0.0,
@@ -39,6 +39,13 @@ normal_derivative_factor = {
                  -0.0020157217096944623, -0.0028596228421422947, 0.0008573694533743041,
                  0.002053804719499779, -4.9208599765084575e-05, -0.0013935824315405357,
                  -0.00042421609940749823, 0.000621500823763182, 0.00039280097435906566,)),
+}
+
+normal_derivative_ratio = {
+    "bf16": Polynomial(0.0, (1.52587890625e-05, -1.217314820678439e-05, -9.722941285872366e-06,
+                 -1.65423796261166e-06, 3.0474075174424797e-07, -2.589395364793745e-08,)),
+    "fp16": Polynomial(0.0, (1.0, -0.7979227304458618, -0.6361741423606873, -0.11069697886705399,
+                 0.02208230271935463, -0.002542183268815279, 0.00012050842633470893,)),
 }
 
 normal_log2_cdf = {
