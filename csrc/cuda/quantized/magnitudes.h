@@ -9,6 +9,13 @@ namespace gelu_kernels::cuda {
 
 constexpr unsigned kAllLanes = 0xffffffff;
 
+// What stands for a bias that is missing: -0 changes no sum.
+template <class Precision>
+__device__ __forceinline__ Vector<Precision> no_bias() {
+  constexpr uint32_t zeros = is_half<Precision> ? 0x80008000 : 0x80000000;
+  return {{zeros, zeros, zeros, zeros}};
+}
+
 template <class Precision>
 struct Magnitudes {
   using V = Vector<Precision>;

@@ -55,13 +55,18 @@ __global__ void __launch_bounds__(kRowThreads)
         }
       };
       if (!is_known || vectors > step) {
-        V in[kRowVectors][inputs];
+        V in[kRowVectors][inputs], bias[kRowVectors];
+#pragma unroll
+        for (int i = 0; i < kRowVectors; ++i) bias[i] = no_bias<Precision>();
         for_vectors(
             [&](int i, uint32_t vector) {
 #pragma unroll
               for (int k = 0; k < inputs; ++k) {
                 in[i][k] =
                     V::load(reinterpret_cast<const T*>(from[k]) + uint64_t{vector} * V::size);
+              }
+              if (kColumns == 1 && m.bias) {
+                bias[i] = V::load(reinterpret_cast<const T*>(m.bias) + uint64_t{vector} * V::size);
               }
             },
             [&](int i) {
@@ -71,15 +76,7 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
         for (int i = 0; i < kRowVectors; ++i) {
           typename Map::Along along;
-          if constexpr (kColumns == 1) {
-            const uint32_t vector = begin + i * blockDim.x;
-#pragma unroll
-            for (int j = 0; j < V::size; ++j) along[0][j] = -0.0f;  // changes no sum
-            if (m.bias && vector < vectors) {
-              V::load(reinterpret_cast<const T*>(m.bias) + uint64_t{vector} * V::size)
-                  .unpack(along[0]);
-            }
-          }
+          bias[i].unpack(along[0]);
           V out[1];
           Map::apply(out, in[i], along, std::make_index_sequence<inputs>(),
                      std::make_index_sequence<kColumns>());
@@ -114,7 +111,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const FloatScale found = float_scale_of(__reduce_max_sync(kAllLanes, of_lane), q.largest);
     inverse = found.inverse;
     if (threadIdx.x == 0) {
-      reinterpret_cast<float*>(rows.scales)[rows.layout.place(row, int64_t{0})] = found.scale;
+      reinterpret_cast<float*>(rows.scales)[row * rows.layout.row_stride] = found.scale;
     }
   }
 }

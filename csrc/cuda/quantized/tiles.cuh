@@ -20,15 +20,15 @@ struct QuantizedMap : RowMap<Function, Precision, kColumns> {
   static constexpr bool has_sums = pass == TilePass::backward_bias;
   using Tile = QuantizedTile<Precision, has_sums>;
   static constexpr int inputs = RowMap<Function, Precision, kColumns>::inputs;
-  // Rows that a lane loads before it computes.
-  static constexpr int ahead = inputs == 1 ? 8 : inputs == 2 ? 4 : 2;
-  // 16 warps hide the latency of memory; a plain forward pass has so few instructions for its bytes
-  // that 24 issue them sooner, and registers enough, where eight bits take no integer code.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-  static constexpr int blocks = 2;
+  static constexpr bool converts = false;
 #else
-  static constexpr int blocks = inputs == 1 && kColumns == 0 ? 3 : 2;
+  static constexpr bool converts = true;
 #endif
+  // Rows that a lane loads before it computes.
+  static constexpr int ahead = quantized_tile_rows(inputs, V::size, converts);
+  static constexpr int blocks = quantized_tile_blocks_per_processor(
+      inputs, V::size, kColumns, has_sums, converts, kPacked<Real> > 1);
 
   // dx, and adds it to the sums before it is rounded.
   static __device__ __forceinline__ V sum(const V (&in)[inputs], const Along& along,
@@ -48,10 +48,10 @@ struct QuantizedMap : RowMap<Function, Precision, kColumns> {
 };
 
 template <class Function, class Precision, int kColumns, TilePass pass>
-__global__ void __launch_bounds__(kThreads,
+__global__ void __launch_bounds__(kTileThreads,
                                   QuantizedMap<Function, Precision, kColumns, pass>::blocks)
     quantize_tiles(const __grid_constant__ QuantizedOperands m, const Divisor tiles,
-                   int block_rows) {
+                   uint32_t block_rows) {
   using Map = QuantizedMap<Function, Precision, kColumns, pass>;
   using Tile = typename Map::Tile;
   using Lane = typename Tile::Lane;
@@ -63,8 +63,11 @@ __global__ void __launch_bounds__(kThreads,
   constexpr auto each = std::make_index_sequence<inputs>();
   constexpr auto each_along = std::make_index_sequence<kColumns>();
   const Quantization& q = m.quantization;
+  // A matrix of 2^32 rows or columns would not fit in the memory of a GPU.
+  const auto rows = static_cast<uint32_t>(m.rows), columns = static_cast<uint32_t>(m.columns);
+  if constexpr (has_sums) start_dependent();  // the second stage of the sums
 
-  const uint32_t warp = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  const uint32_t warp = blockIdx.x * kTileWarps + threadIdx.x / kWarp;
   const uint32_t band = tiles.divide(warp);
   Lane t;
   t.lane = threadIdx.x % kWarp;
@@ -73,28 +76,29 @@ __global__ void __launch_bounds__(kThreads,
   const uint32_t first_column = (warp - band * tiles.divisor) * Tile::columns;
   t.column = first_column + t.lane % kTileLanes * V::size;
   t.first = t.group * (has_sums ? 2 : kLaneRows);
-  const bool is_there = t.column < m.columns && t.row < m.rows;
+  const bool is_there = t.column < columns && t.row < rows;
 
-  typename Map::Along along;
+  // It is unpacked behind the loads of the tile, so that both are waited for at a time.
+  V bias = no_bias<Precision>();
   if constexpr (kColumns == 1) {
-#pragma unroll
-    for (int j = 0; j < V::size; ++j) along[0][j] = -0.0f;  // changes no sum
-    if (m.bias && is_there) {
-      V::load(reinterpret_cast<const T*>(m.bias) + t.column).unpack(along[0]);
-    }
+    if (m.bias && is_there) bias = V::load(reinterpret_cast<const T*>(m.bias) + t.column);
+  }
+  float scale = 0;  // is waited for with the tile, too
+  if constexpr (is_forward) {
+    if (q.scaling == Scaling::TensorWise) scale = *q.scale;
   }
   const char* at[inputs];
   uint32_t stride[inputs];
 #pragma unroll
   for (int k = 0; k < inputs; ++k) {
     stride[k] = static_cast<uint32_t>(m.in[k].row_stride / kVectorBytes);
-    at[k] = m.in[k].data + (t.row + t.first) * m.in[k].row_stride + t.column * sizeof(T);
+    at[k] = as_base(m.in[k].data + (t.row + t.first) * m.in[k].row_stride + t.column * sizeof(T));
   }
-  const int64_t end = min(int64_t{t.row} + block_rows, m.rows);
+  const uint32_t end = min(t.row + block_rows, rows);
   Real sums[2][V::size] = {};
   do {
-    t.is_whole = first_column + Tile::columns <= m.columns && t.row + int64_t{kTileRows} <= end;
-    t.rows = is_there ? static_cast<int>(min(end - t.row, int64_t{kTileRows})) : 0;
+    t.is_whole = first_column + Tile::columns <= columns && t.row + kTileRows <= end;
+    t.rows = is_there ? static_cast<int>(min(end - t.row, uint32_t{kTileRows})) : 0;
     typename Tile::Rounded y[outputs];
     const auto compute = [&](auto begin) {
       constexpr int first = decltype(begin)::value;
@@ -111,6 +115,11 @@ __global__ void __launch_bounds__(kThreads,
         for (int k = 0; k < inputs; ++k) in[i - first][k] = {};
       };
       t.template for_rows<first, first + Map::ahead>(load, clear);
+      typename Map::Along along;
+      if constexpr (has_sums) {  // it stays packed from one tile to the next
+        asm("" : "+r"(bias.words.x), "+r"(bias.words.y), "+r"(bias.words.z), "+r"(bias.words.w));
+      }
+      bias.unpack(along[0]);
 #pragma unroll
       for (int i = first; i < first + Map::ahead; ++i) {
         if constexpr (has_sums) {
@@ -124,11 +133,13 @@ __global__ void __launch_bounds__(kThreads,
       }
     };
     compute(std::integral_constant<int, 0>());
-    if constexpr (Map::ahead == 2) compute(std::integral_constant<int, 2>());
-    if constexpr (Map::ahead <= 4) compute(std::integral_constant<int, 4>());
-    if constexpr (Map::ahead == 2) compute(std::integral_constant<int, 6>());
+    if constexpr (Map::ahead == 2) {
+      compute(std::integral_constant<int, 2>());
+      compute(std::integral_constant<int, 4>());
+      compute(std::integral_constant<int, 6>());
+    }
     if (is_forward && q.scaling == Scaling::TensorWise) {
-      Tile::quantize_by_given(q, y[0], t);
+      Tile::quantize_by_given(q, scale, y[0], t);
     } else if (is_forward && q.scaling == Scaling::BlockWise1x128) {
       Tile::quantize_by_128(q, y[0], t);
     } else {
@@ -164,8 +175,8 @@ Error launch_quantize_tiles(Queue queue, const QuantizedOperands& m) {
   const int64_t bands = (m.rows + block_rows - 1) / block_rows;
   const int64_t tiles = (m.columns + Map::Tile::columns - 1) / Map::Tile::columns;
   return launch<Kernels>(queue, quantize_tiles<Function, Precision, kColumns, pass>,
-                         (bands * tiles + kWarps - 1) / kWarps, kThreads, m,
-                         Divisor(static_cast<uint32_t>(tiles)), static_cast<int>(block_rows));
+                         (bands * tiles + kTileWarps - 1) / kTileWarps, kTileThreads, m,
+                         Divisor(static_cast<uint32_t>(tiles)), static_cast<uint32_t>(block_rows));
 }
 
 }  // namespace gelu_kernels::cuda
