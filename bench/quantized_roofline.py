@@ -1,4 +1,4 @@
-"""``python -m bench.quantized_roofline``: how near CUDA's kernels that quantise in MX blocks come
+"""``python -m bench.quantized_roofline``: how near CUDA's kernels that quantise their results come
 to the speed of a copy, predicted from their machine code as in ``python -m bench.roofline``, and
 the bytes that they move, compared with a chain of a gate and casts."""
 
@@ -20,10 +20,11 @@ SIZES = (64, 256)  # MiB of a tensor before it is quantised; the TB/s are of the
 
 def chained(cell: Cell) -> float:
     """Bytes of the pass alone, which writes its results, and of a cast for each direction, which
-    reads them."""
+    reads them. Before a cast by the largest magnitude of a row, or of all, they are read once more.
+    """
     _, read, results = PASSES[cell.operation]
-    casts = 2 if cell.along == "both" else 1
-    return (read + results) * cell.itemsize + results * casts * (cell.itemsize + 1 + 1 / 32)
+    reads = 2 if cell.recipe in ("both", "RowWise", "TensorWise") else 1
+    return (read + results + reads * results) * cell.itemsize + cell.written
 
 
 @click.command(help=__doc__, context_settings={"show_default": True})
@@ -33,14 +34,15 @@ def chained(cell: Cell) -> float:
 def main(machines, gates, dtypes) -> None:
     if missing := cuda_code.missing_tools():
         raise click.ClickException(f"needs {', '.join(missing)}")
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     for name in machines:
         machine = MACHINES[name]
         table = Table(title=f"{name}: predicted, not measured")
-        for column in ("pass", "gate", "dtype", "along"):
+        for column in ("pass", "gate", "dtype", "recipe"):
             table.add_column(column, no_wrap=True)
         sizes = [f"% at {mib} MiB" for mib in SIZES]
-        for column in ("bytes", "of a chain's", "slots", "bound", "warps", *sizes, "TB/s"):
+        columns = ("bytes", "of a chain's", "slots", "bound", "registers", "warps", *sizes, "TB/s")
+        for column in columns:
             table.add_column(column, justify="right")
         cells = measured(machine.architecture)
         order = sorted(cells, key=lambda c: (list(PASSES).index(c.operation), GATES.index(c.gate)))
@@ -56,7 +58,7 @@ def main(machines, gates, dtypes) -> None:
                 f"{cell.moved:.2f}",
                 f"1/{chained(cell) / cell.moved:.1f}",
                 f"{path.slots:.1f}",
-                *(found.bound, f"{work.resident_warps}"),
+                *(found.bound, f"{work.registers}", f"{work.resident_warps}"),
                 *(f"{percent:.0f}" for percent in percents),
                 f"{machine.copied * percents[-1] / 100:.2f}",
             )

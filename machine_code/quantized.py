@@ -1,20 +1,27 @@
 """The instructions that a thread issues for an element in CUDA's kernels that quantise their
-results in MX blocks. The directions are chosen at run time, so each has its own path through the
-kernel."""
+results. What shares a scale, and the directions of MX blocks, are chosen at run time, so each has
+its own path through a kernel."""
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from machine_code import cuda_code
 from machine_code.control_flow import Code, ControlFlow, Score, is_issued, is_wide_load
 from machine_code.machines import by_pipe
 from machine_code.sass import Instruction, Kernel
-from machine_code.vector_kernels import CLASSES, TYPES
+from machine_code.vector_kernels import CLASSES, TYPES, waits_on_loads
 from machine_code.work import Work
 
-ALONG = ("row", "column", "both")
+ALONG = ("row", "column", "both")  # of MX blocks
+# The scalings whose scales are floats, in forward passes alone: the bytes of scales for an element,
+# and how the name of an instruction ends that only this path through a tile's kernel has.
+FLOATS = {"TensorWise": (0.0, "REDUX"), "RowWise": (0.0, ""), "BlockWise1x128": (4 / 128, "BAR")}
+MARKS = tuple(mark for _, mark in FLOATS.values() if mark)
 ROWS = 8  # of a lane, a vector in each
+COLUMNS = 4096  # of the tensors
+ROW_VECTORS = 4  # of a thread that has a part of one row, in blocks as large as the row
 
 
 class Pass(NamedTuple):
@@ -38,7 +45,7 @@ class Cell(NamedTuple):
     operation: str
     gate: str
     dtype: str
-    along: str
+    recipe: str  # one of ALONG or FLOATS
 
     @property
     def itemsize(self) -> int:
@@ -51,9 +58,10 @@ class Cell(NamedTuple):
 
     @property
     def written(self) -> float:
-        """A result and a scale for 32 of them, in each direction."""
-        directions = 2 if self.along == "both" else 1
-        return PASSES[self.operation].results * directions * (1 + 1 / 32)
+        """Results and their scales, in each direction."""
+        directions = 2 if self.recipe == "both" else 1
+        scales, _ = FLOATS.get(self.recipe, (1 / 32, ""))
+        return PASSES[self.operation].results * directions * (1 + scales)
 
     @property
     def moved(self) -> float:
@@ -76,6 +84,7 @@ class Path(NamedTuple):
     kernel: Kernel
     code: Code
     elements: int  # of a thread
+    warps: int  # of a block
 
     @property
     def slots(self) -> float:
@@ -86,12 +95,18 @@ class Path(NamedTuple):
         counts = Counter(instruction.name for instruction in self.code)
         return {name: count / self.elements for name, count in counts.items()}
 
+    @property
+    def waits(self) -> int:
+        """For loads."""
+        return len(waits_on_loads(self.code))
+
     def work(self, architecture: str) -> Work:
-        """Without what is outside of a loop."""
+        """Without what is outside of a loop. A turn is what it loads and waits for at a time."""
+        turns = self.waits
         names = Counter(instruction.name for instruction in self.code)
-        kernel, pipes = self.kernel, by_pipe(architecture, names)
-        threads, slots = kernel.threads, len(self.code)
-        return Work(kernel.registers, threads // 32, self.elements, slots, 0, 0, 0, pipes)
+        pipes = by_pipe(architecture, {name: count / turns for name, count in names.items()})
+        slots, elements = len(self.code) / turns, self.elements / turns
+        return Work(self.kernel.registers, self.warps, elements, slots, 0, 0, 0, pipes)
 
 
 def stores_numbers(instruction: Instruction) -> bool:
@@ -99,15 +114,19 @@ def stores_numbers(instruction: Instruction) -> bool:
     return re.fullmatch(r"STG\.E(\.64)?", instruction.opcode) is not None
 
 
-def tile_score(instruction: Instruction) -> Score:
-    """Prefers many wide loads, then few instructions."""
-    return is_wide_load(instruction), -is_issued(instruction)
+def tile_score(mark: str) -> Callable[[Instruction], Score]:
+    """Prefers many wide loads, then this mark and no other, then few instructions."""
+
+    def score(x: Instruction) -> Score:
+        is_marked = x.name.endswith(mark) if mark else -x.name.endswith(MARKS)
+        return is_wide_load(x), is_marked, -is_issued(x)
+
+    return score
 
 
-def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[str, Code]:
-    """By direction. A store along a column has eight rows."""
-    columns = 8 if dtype == "bfloat16" else 4
-    counts = {"row": ROWS, "column": columns, "both": ROWS + columns}
+def paths_of(kernel: Kernel, vector: int, results: int, has_sums: bool) -> dict[str, Code]:
+    """By recipe. A store along a column has eight rows."""
+    counts = {"row": ROWS, "column": vector, "both": ROWS + vector}
     flow = ControlFlow(kernel.instructions)
     if has_sums:  # once round the loop over bands of rows
         edge = max(flow.back_edges, key=lambda edge: edge[0] - edge[1])
@@ -115,24 +134,52 @@ def paths_of(kernel: Kernel, dtype: str, results: int, has_sums: bool) -> dict[s
     else:
         start, ends = 0, flow.exits
     most = results * counts["both"]
-    found = flow.best_paths(start, ends, tile_score, stores_numbers, most)
-    return {along: found[results * count] for along, count in counts.items()}
+    found = flow.best_paths(start, ends, tile_score(""), stores_numbers, most)
+    paths = {along: found[results * count] for along, count in counts.items()}
+    names = {x.name for x in kernel.instructions}
+    for scaling, (_, mark) in FLOATS.items():
+        if mark and any(name.endswith(mark) for name in names):
+            marked = flow.best_paths(0, flow.exits, tile_score(mark), stores_numbers, ROWS)
+            paths[scaling] = marked[ROWS]
+    return paths
+
+
+def row_path(kernel: Kernel) -> Code:
+    """Twice round the loop: to find the row's largest magnitude, and to store."""
+    flow = ControlFlow(kernel.instructions)
+    latch, header = max(flow.back_edges, key=lambda edge: edge[0] - edge[1])
+    first = flow.best_paths(0, {latch}, tile_score(""))[0]
+    second = flow.best_paths(
+        *(header, flow.exits, lambda x: (-is_wide_load(x), -is_issued(x))),
+        *(stores_numbers, ROW_VECTORS),
+    )
+    return first + second[ROW_VECTORS]
 
 
 def measured(architecture: str) -> dict[Cell, Path]:
     """Where a column takes as many stores as a row, the shorter way stands for both."""
     found = {}
     for kernel in cuda_code.kernels(architecture):
-        pattern = r"quantize_tiles<(?:AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+), (\d), \D*(\d)>"
+        pattern = (
+            r"quantize_(tiles|rows)<(?:AddBias<)?(\w+)<(\w+), \w+>[ >]*, (\w+), (\d)(?:, \D*(\d))?>"
+        )
         if not (m := re.match(pattern, kernel.name)):
             continue
-        function, gate, dtype, columns, number = m.groups()
-        name, gate, dtype = NAMES[function, columns, number], CLASSES[gate], TYPES[dtype]
+        shape, function, gate, dtype, columns, number = m.groups()
+        name = NAMES[function, columns, number or "0"]
+        gate, dtype = CLASSES[gate], TYPES[dtype]
         _, read, results = PASSES[name]
-        elements = ROWS * (8 if dtype == "bfloat16" else 4)
-        for along, code in paths_of(kernel, dtype, results, name.endswith("gradient")).items():
-            if sum(map(is_wide_load, code)) >= ROWS * read:
-                found[Cell(name, gate, dtype, along)] = Path(kernel, code, elements)
+        vector = 8 if dtype == "bfloat16" else 4
+        if shape == "rows":
+            paths = {"RowWise": row_path(kernel)}
+            vectors, warps = ROW_VECTORS, COLUMNS // (32 * ROW_VECTORS * vector)
+        else:
+            paths = paths_of(kernel, vector, results, name.endswith("gradient"))
+            vectors, warps = ROWS, kernel.threads // 32
+        for recipe, code in paths.items():
+            if sum(map(is_wide_load, code)) >= vectors * read:
+                path = Path(kernel, code, vectors * vector, warps)
+                found[Cell(name, gate, dtype, recipe)] = path
                 if name == "forward with a bias" and dtype == "float32":  # it may be missing
-                    found[Cell("forward", gate, dtype, along)] = Path(kernel, code, elements)
+                    found[Cell("forward", gate, dtype, recipe)] = path
     return found

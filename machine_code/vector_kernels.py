@@ -13,6 +13,20 @@ from machine_code.data_flow import registers, written
 from machine_code.sass import Kernel
 
 
+def waits_on_loads(path: Code) -> list[int]:
+    """For each wait on loads that no earlier wait covered, the number of instructions since the
+    load. Empty if a loop loads for the next round."""
+    waits, new = [], {}
+    for at, instruction in enumerate(path):
+        used = new.keys() & registers(instruction.operands)
+        if used:
+            waits.append(at - max(new[register] for register in used))
+            new = {}
+        if is_wide_load(instruction):
+            new |= dict.fromkeys(written(instruction), at)
+    return waits
+
+
 @dataclass(frozen=True)
 class VectorKernel:
     case: Case
@@ -92,17 +106,7 @@ class VectorKernel:
 
     @cached_property
     def waits(self) -> list[int]:
-        """For each wait on loads that no earlier wait covered, the number of instructions since the
-        load. Empty if a loop loads for the next round."""
-        waits, new = [], {}
-        for at, instruction in enumerate(self.path):
-            used = new.keys() & registers(instruction.operands)
-            if used:
-                waits.append(at - max(new[register] for register in used))
-                new = {}
-            if is_wide_load(instruction):
-                new |= dict.fromkeys(written(instruction), at)
-        return waits
+        return waits_on_loads(self.path)
 
     def _per_element(self, count: int) -> float:
         elements = self.vectors * VECTOR_BYTES // self.case.itemsize

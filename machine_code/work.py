@@ -15,8 +15,8 @@ class Work(NamedTuple):
 
     registers: int
     block_warps: int
-    elements: int
-    slots: int  # instructions
+    elements: float
+    slots: float  # instructions
     around: int  # instructions outside of the loop
     mask_accesses: int
     adds_partials: int  # 1 if the last block adds the partial sums of all

@@ -74,3 +74,42 @@ FAMILIES: dict[tuple[str, bool, int], Limits] = {
     ("glu_dropout_backward", False, 32): Limits(28, 72, 101, 101),
     ("glu_dropout_backward", False, 16): Limits(24, 80, 96, 100),
 }
+
+# Of the passes whose results are quantised: by pass, what shares a scale, and bits of a number.
+QUANTIZED: dict[tuple[str, str, int], Limits] = {
+    ("forward", "MX", 32): Limits(24, 80, 69, 84),
+    ("forward", "MX", 16): Limits(24, 80, 70, 85),
+    ("forward", "TensorWise", 32): Limits(24, 80, 69, 84),
+    ("forward", "TensorWise", 16): Limits(24, 80, 68, 82),
+    ("forward", "RowWise", 32): Limits(32, 62, 58, 71),
+    ("forward", "RowWise", 16): Limits(40, 45, 62, 76),
+    ("forward", "BlockWise1x128", 32): Limits(24, 80, 68, 83),
+    ("forward", "BlockWise1x128", 16): Limits(24, 80, 68, 82),
+    ("forward with a bias", "MX", 32): Limits(24, 80, 69, 84),
+    ("forward with a bias", "MX", 16): Limits(20, 96, 69, 83),
+    ("forward with a bias", "TensorWise", 32): Limits(24, 80, 69, 84),
+    ("forward with a bias", "TensorWise", 16): Limits(20, 96, 66, 80),
+    ("forward with a bias", "RowWise", 32): Limits(32, 62, 58, 71),
+    ("forward with a bias", "RowWise", 16): Limits(32, 60, 58, 71),
+    ("forward with a bias", "BlockWise1x128", 32): Limits(24, 80, 68, 83),
+    ("forward with a bias", "BlockWise1x128", 16): Limits(20, 96, 66, 80),
+    ("GLU forward", "MX", 32): Limits(20, 96, 103, 104),
+    ("GLU forward", "MX", 16): Limits(16, 128, 96, 102),
+    ("GLU forward", "TensorWise", 32): Limits(20, 96, 103, 106),
+    ("GLU forward", "TensorWise", 16): Limits(16, 128, 94, 102),
+    ("GLU forward", "RowWise", 32): Limits(32, 57, 99, 105),
+    ("GLU forward", "RowWise", 16): Limits(32, 58, 93, 103),
+    ("GLU forward", "BlockWise1x128", 32): Limits(20, 96, 103, 106),
+    ("GLU forward", "BlockWise1x128", 16): Limits(16, 128, 94, 102),
+    ("backward", "MX", 32): Limits(20, 96, 91, 102),
+    ("backward", "MX", 16): Limits(16, 128, 92, 101),
+    ("backward with a bias gradient", "MX", 32): Limits(16, 128, 87, 99),
+    ("backward with a bias gradient", "MX", 16): Limits(16, 128, 88, 99),
+    ("GLU backward", "MX", 32): Limits(16, 128, 92, 102),
+    ("GLU backward", "MX", 16): Limits(16, 128, 91, 100),
+}
+
+
+def is_beyond(x: Limits, allowed: Limits) -> bool:
+    slower = x.h200 < allowed.h200 or x.h100 < allowed.h100
+    return slower or x.warps < allowed.warps or x.registers > allowed.registers

@@ -32,7 +32,7 @@ from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
 from machine_code.work import Work, turns_ahead, work_of
-from tests.machine_code.families import FAMILIES, Limits
+from tests.machine_code.families import FAMILIES, Limits, is_beyond
 
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
 UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
@@ -297,11 +297,6 @@ def test_families(
         for family, x in reached.items()
         if is_beyond(x, FAMILIES[family])
     }
-
-
-def is_beyond(x: Limits, allowed: Limits) -> bool:
-    slower = x.h200 < allowed.h200 or x.h100 < allowed.h100
-    return slower or x.warps < allowed.warps or x.registers > allowed.registers
 
 
 def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], architecture: str) -> None:

@@ -1,14 +1,18 @@
-"""The machine code of CUDA's kernels that quantise in MX blocks: predicted, memory binds them."""
+"""The machine code of CUDA's kernels that quantise their results, and their predicted speed."""
 
+from collections import defaultdict
 from functools import cache
 from itertools import product
+from math import floor
 
 import pytest
 
 from machine_code import cuda_code
 from machine_code.cases import GATES
+from machine_code.launches import Launch
 from machine_code.machines import MACHINES, Prediction
-from machine_code.quantized import ALONG, PASSES, Cell, measured
+from machine_code.quantized import ALONG, FLOATS, PASSES, Cell, Path, measured
+from tests.machine_code.families import QUANTIZED, Limits, is_beyond
 
 pytestmark = pytest.mark.slow  # the disassembler takes 14 s
 
@@ -16,32 +20,60 @@ B200_TB_S = 5.5  # to be reached, of a copy's 6.7
 
 
 @cache
-def predictions(machine: str) -> dict[Cell, Prediction]:
+def paths(architecture: str) -> dict[Cell, Path]:
     if missing := cuda_code.missing_tools():
         pytest.skip(f"needs {', '.join(missing)}")
+    try:
+        return measured(architecture)
+    except LookupError as error:
+        pytest.skip(str(error))
+
+
+@cache
+def predictions(machine: str) -> dict[Cell, Prediction]:
     of = MACHINES[machine]
     return {
         cell: of.predict(cell.moved, path.slots, path.instructions)
-        for cell, path in measured(of.architecture).items()
+        for cell, path in paths(of.architecture).items()
+        if cell.recipe in ALONG
     }
 
 
-@pytest.mark.parametrize("machine", ["H100", "B200"])
-def test_every_cell_is_found(machine: str) -> None:
-    every = product(PASSES, GATES, ["bfloat16", "float32"], ALONG)
-    assert predictions(machine).keys() == {Cell(*cell) for cell in every}
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_100"])
+def test_every_cell_is_found(architecture: str) -> None:
+    every = product(PASSES, GATES, ["bfloat16", "float32"], [*ALONG, *FLOATS])
+    forward = "forward", "forward with a bias", "GLU forward"
+    cells = {cell for x in every if (cell := Cell(*x)).recipe in ALONG or x[0] in forward}
+    assert paths(architecture).keys() == cells
 
 
-def test_memory_bound_on_h100() -> None:
-    """But for bfloat16 forward with a bias, whose gate is evaluated for any float, and of two gates
-    without: there the memory is used to nine tenths."""
-    found = predictions("H100")
-    bound = {cell: p for cell, p in found.items() if p.bound != "memory"}
-    assert all(p.percent > 90 for p in bound.values()), bound
-    assert {(c.operation, c.dtype) for c in bound} <= {
-        ("forward", "bfloat16"),
-        ("forward with a bias", "bfloat16"),
+def test_families() -> None:
+    """The warps that a processor has room for, and the predicted speed."""
+    found: dict[tuple[str, str, int], list[Limits]] = defaultdict(list)
+    for cell, path in paths("sm_90").items():
+        work = path.work("sm_90")
+        h200, h100 = (Launch(MACHINES[m], cell, work, 256).percent for m in ("H200", "H100"))
+        limits = Limits(work.resident_warps, work.registers, floor(h200), floor(h100))
+        kind = "MX" if cell.recipe in ALONG else cell.recipe
+        found[cell.operation, kind, 8 * cell.itemsize].append(limits)
+    assert found.keys() == QUANTIZED.keys()
+    reached = {
+        family: Limits(
+            *(min(x.warps for x in of_cells), max(x.registers for x in of_cells)),
+            *(min(x.h200 for x in of_cells), min(x.h100 for x in of_cells)),
+        )
+        for family, of_cells in found.items()
     }
+    assert not {
+        family: (x, QUANTIZED[family])
+        for family, x in reached.items()
+        if is_beyond(x, QUANTIZED[family])
+    }
+
+
+def test_all_loads_come_before_the_first_use() -> None:
+    """A lane waits for memory once in each tile or part of a row."""
+    assert not [cell for cell, path in paths("sm_90").items() if path.waits != 1]
 
 
 def test_speed_on_a_b200() -> None:
