@@ -7,15 +7,37 @@ them and work on each."""
 import triton
 import triton.language as tl
 
+from gelu_kernels.triton_kernels.arithmetic import bits
 from gelu_kernels.triton_kernels.philox import philox, words_of_elements, words_of_half
 from gelu_kernels.triton_kernels.storage import widened
 
 
 @triton.jit
-def random_words(seed, octet, dtype: tl.constexpr):
-    """The words of octets of the whole tensor. A thread computes all words of its vectors, so that
-    threads exchange none."""
-    if dtype.primitive_bitwidth == 16:
+def first_of(x, y):
+    return x
+
+
+@triton.jit
+def beside(value, x, C: tl.constexpr):
+    """64-bit values, in the threads that have x. It takes no instruction, and does not wait for
+    x."""
+    if C.backend == "cuda":
+        own = bits(widened(x)).to(tl.int32)
+        return tl.inline_asm_elementwise(
+            "mov.b64 $0, $1;", "=l,l,r", [value, own], value.dtype, True, 1
+        )
+    else:
+        return value
+
+
+@triton.jit
+def random_words(seed, octet, x, C: tl.constexpr):
+    """The words of octets of the whole tensor. A thread computes all words of its vectors of x, so
+    that threads exchange none. Without `beside` Triton would draw them elsewhere, and exchange
+    them in 16 steps, with a barrier after each."""
+    count: tl.constexpr = octet.shape[0]
+    if x.dtype.primitive_bitwidth == 16:
+        octet = beside(octet, tl.reduce(x, 1, first_of), C)
         a0, a1, a2, a3 = philox(octet, 0, seed)
         b0, b1, b2, b3 = philox(octet, 1, seed)
         words = tl.join(words_of_half(a0, a1, b0, b1), words_of_half(a2, a3, b2, b3))
@@ -23,6 +45,7 @@ def random_words(seed, octet, dtype: tl.constexpr):
     else:
         is_first = (tl.arange(0, 2) == 0)[None, :]
         pair = octet[:, None] + tl.zeros((1, 2), octet.dtype)
+        pair = beside(pair, tl.reduce(tl.reshape(x, (count, 2, 4)), 2, first_of), C)
         a0, a1, a2, a3 = philox(pair, 0, seed)
         b0, b1, b2, b3 = philox(pair, 1, seed)
         words = words_of_half(
@@ -31,7 +54,7 @@ def random_words(seed, octet, dtype: tl.constexpr):
             tl.where(is_first, b0, b2),
             tl.where(is_first, b1, b3),
         )
-    return tl.reshape(words, (octet.shape[0], 8))
+    return tl.reshape(words, (count, 8))
 
 
 @triton.jit
@@ -59,13 +82,13 @@ def place_along(first, begin, column, repeat):
 
 
 @triton.jit
-def words_of_octets(key, first, begin, index, dtype: tl.constexpr, GROUPED: tl.constexpr):
-    """The random words of octets that begin `begin` elements after element number `first`. `index`
-    is the operators' offset, row_length and row_stride, the last two or None. GROUPED: the octets
-    are octets of the whole tensor."""
+def words_of_octets(key, first, begin, index, x, C: tl.constexpr, GROUPED: tl.constexpr):
+    """The random words of octets x that begin `begin` elements after element number `first`.
+    `index` is the operators' offset, row_length and row_stride, the last two or None. GROUPED: the
+    octets are octets of the whole tensor."""
     offset, row_length, row_stride = index
     if GROUPED:
-        return random_words(key, ((offset + first) >> 3) + (begin >> 3), dtype)
+        return random_words(key, ((offset + first) >> 3) + (begin >> 3), x, C)
     elif row_length is None:
         return words_of_elements(key, elements_of(offset + first + begin))
     else:

@@ -59,7 +59,7 @@ def map_octets(
     derivative = DERIVATIVE(total, C)
     rounding = 0.5
     if seed is not None:
-        words = words_of_octets(seed_of(seed), first, begin, index, stored.dtype, GROUPED)
+        words = words_of_octets(seed_of(seed), first, begin, index, stored, C, GROUPED)
         if DITHER:
             rounding = (words & 0xFFFF).to(tl.int32).to(tl.float32) * (2.0**-16)
     codes = encode(derivative, rounding, LEVELS, ZERO, NAN)

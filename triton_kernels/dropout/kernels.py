@@ -52,7 +52,7 @@ def map_octets(
         ups = tl.load(up + place_in(row, column, up_row), inside)
     if bias is not None:
         total += number(tl.load(bias + place_along(first, element, column, repeat), inside), C)
-    random = words_of_octets(key, first, element, index, xs.dtype, GROUPED)
+    random = words_of_octets(key, first, element, index, xs, C, GROUPED)
     m = random >= threshold.to(tl.uint32)
     if inside is not None:
         m = m & inside

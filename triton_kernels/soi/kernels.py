@@ -84,7 +84,7 @@ def map_octets(
         own_scale = load_parameter(scale, in_row, inside, SCALE_IS_NUMBER, C)
         difference = total - load_parameter(loc, in_row, inside, LOC_IS_NUMBER, C)
         total = standard_score(difference, inverse_of(bounded(own_scale), C))
-    random = words_of_octets(key, first, begin, index, result.dtype, GROUPED)
+    random = words_of_octets(key, first, begin, index, result, C, GROUPED)
     m = bernoulli(total.to(tl.float32), random, IN_TAIL, C)
     if inside is not None:
         m = m & inside
