@@ -40,7 +40,7 @@ def random_words(seed, octet, x, C: tl.constexpr):
         octet = beside(octet, tl.reduce(x, 1, first_of), C)
         a0, a1, a2, a3 = philox(octet, 0, seed)
         b0, b1, b2, b3 = philox(octet, 1, seed)
-        words = tl.join(words_of_half(a0, a1, b0, b1), words_of_half(a2, a3, b2, b3))
+        words = tl.join(words_of_half(a0, a1, b0, b1, C), words_of_half(a2, a3, b2, b3, C))
         words = tl.permute(words, (0, 3, 1, 2))
     else:
         is_first = (tl.arange(0, 2) == 0)[None, :]
@@ -53,6 +53,7 @@ def random_words(seed, octet, x, C: tl.constexpr):
             tl.where(is_first, a1, a3),
             tl.where(is_first, b0, b2),
             tl.where(is_first, b1, b3),
+            C,
         )
     return tl.reshape(words, (count, 8))
 
@@ -90,22 +91,11 @@ def words_of_octets(key, first, begin, index, x, C: tl.constexpr, GROUPED: tl.co
     if GROUPED:
         return random_words(key, ((offset + first) >> 3) + (begin >> 3), x, C)
     elif row_length is None:
-        return words_of_elements(key, elements_of(offset + first + begin))
+        return words_of_elements(key, elements_of(offset + first + begin), C)
     else:
         element = elements_of(first + begin)
         at = offset + element // row_length * row_stride + element % row_length
-        return words_of_elements(key, at)
-
-
-@triton.jit
-def number(x, C: tl.constexpr):
-    """x as float32 or float64: ``widened``, but two elements at a time."""
-    if C.backend == "cuda" and x.dtype == tl.bfloat16:
-        return tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x], tl.float32, True, 2
-        )
-    else:
-        return widened(x)
+        return words_of_elements(key, at, C)
 
 
 @triton.jit

@@ -39,16 +39,26 @@ def seed_of(argument):
 
 
 @triton.jit
-def words_of_pair(first, second):
-    """The random words of an even element and the next one, from a word of each part."""
-    return first << 16 | (second & 0xFFFF), (first & 0xFFFF0000) | second >> 16
+def bytes_of(x, y, SELECTOR: tl.constexpr):
+    return tl.inline_asm_elementwise(
+        f"prmt.b32 $0, $1, $2, {SELECTOR};", "=r,r,r", [x, y], tl.uint32, True, 1
+    )
 
 
 @triton.jit
-def words_of_half(first_0, first_1, second_0, second_1):
+def words_of_pair(first, second, C: tl.constexpr):
+    """The random words of an even element and the next one, from a word of each part."""
+    if C.backend == "cuda":  # an instruction each
+        return bytes_of(second, first, 0x5410), bytes_of(second, first, 0x7632)
+    else:
+        return first << 16 | (second & 0xFFFF), (first & 0xFFFF0000) | second >> 16
+
+
+@triton.jit
+def words_of_half(first_0, first_1, second_0, second_1, C: tl.constexpr):
     """The random words of four elements, in two more dimensions, 2 x 2."""
-    w0, w1 = words_of_pair(first_0, second_0)
-    w2, w3 = words_of_pair(first_1, second_1)
+    w0, w1 = words_of_pair(first_0, second_0, C)
+    w2, w3 = words_of_pair(first_1, second_1, C)
     return tl.join(tl.join(w0, w2), tl.join(w1, w3))
 
 
@@ -60,9 +70,9 @@ def chosen(words, place):
 
 
 @triton.jit
-def words_of_elements(seed, index):
+def words_of_elements(seed, index, C: tl.constexpr):
     place = (index & 7).to(tl.int32)
     first = chosen(philox(index >> 3, 0, seed), place)
     second = chosen(philox(index >> 3, 1, seed), place)
-    even, odd = words_of_pair(first, second)
+    even, odd = words_of_pair(first, second, C)
     return tl.where((place & 1) == 0, even, odd)

@@ -16,6 +16,17 @@ def widened(x):
 
 
 @triton.jit
+def number(x, C: tl.constexpr):
+    """x as float32 or float64: ``widened``, but two elements at a time. x has an even number."""
+    if C.backend == "cuda" and x.dtype == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x], tl.float32, True, 2
+        )
+    else:
+        return widened(x)
+
+
+@triton.jit
 def with_sign_of(x, y, C: tl.constexpr):
     """|y| with the sign of x, both of 16 bits."""
     if C.backend == "cuda":  # two at a time; the code below would take eight instructions

@@ -13,7 +13,7 @@ from gelu_kernels.triton_kernels.arithmetic import (
     reciprocal,
 )
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
-from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.storage import number, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
 LARGEST_BFLOAT16 = tl.constexpr(2.0**128 - 2.0**120)
@@ -90,7 +90,7 @@ def apply(
 ):  # fmt: skip
     """Stores the gate of a tile."""
     stored = tl.load(x, mask)
-    x = widened(stored)
+    x = number(stored, C)
     own = bounded(scale)
     inverse = inverse_of(own, C)
     if C.form == "wide":
@@ -159,7 +159,7 @@ def backward_rows(
     """Stores dx, and returns the terms of the sums, which are zeros outside of the matrix: that of
     loc, and that of scale or, in 16 bits, its quotient by the one of loc."""
     dtype: tl.constexpr = x.dtype
-    dy, x = widened(dy), widened(x)
+    dy, x = number(dy, C), number(x, C)
     if C.form == "wide":
         z, distribution, density = point(x, loc, extra, inverse, TAIL, DENSITY, C)
         steepness = tl.where(inverse == float("inf"), 0.0, density * inverse)

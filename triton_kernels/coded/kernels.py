@@ -8,12 +8,11 @@ from gelu_kernels.triton_kernels.coded.codes import decode, encode, load_codes
 from gelu_kernels.triton_kernels.octets import (
     elements_of,
     in_matrix,
-    number,
     place_along,
     words_of_octets,
 )
 from gelu_kernels.triton_kernels.philox import seed_of
-from gelu_kernels.triton_kernels.storage import round_value, widened
+from gelu_kernels.triton_kernels.storage import number, round_value, widened
 from gelu_kernels.triton_kernels.tile import origin
 
 

@@ -6,14 +6,14 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order, load_mask
-from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.storage import number, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
 
 @triton.jit
 def backward_rows(dx, dy, x, bias, m, factor, inside, F: tl.constexpr, C: tl.constexpr):
     """Stores dx, and returns the terms of the sums, which are 0 outside of the matrix."""
-    result = tl.where(m, widened(dy) * factor * F(widened(x) + bias, C), 0.0)
+    result = tl.where(m, number(dy, C) * factor * F(number(x, C) + bias, C), 0.0)
     tl.store(dx, result.to(x.dtype), inside)
     return tl.where(inside, result, 0.0)
 

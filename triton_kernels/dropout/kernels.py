@@ -12,13 +12,12 @@ from gelu_kernels.triton_kernels.octets import (
     byte_of,
     elements_of,
     in_matrix,
-    number,
     place_along,
     selected,
     words_of_octets,
 )
 from gelu_kernels.triton_kernels.philox import seed_of
-from gelu_kernels.triton_kernels.storage import as_factor
+from gelu_kernels.triton_kernels.storage import as_factor, number
 from gelu_kernels.triton_kernels.tile import origin
 
 

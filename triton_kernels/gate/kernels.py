@@ -5,7 +5,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
-from gelu_kernels.triton_kernels.storage import as_factor, round_value, widened
+from gelu_kernels.triton_kernels.storage import as_factor, number, round_value, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
 
@@ -17,16 +17,16 @@ def apply(out, other, factor, x, bias, mask, bias_mask, F: tl.constexpr, C: tl.c
         factor = tl.load(factor, mask)
     if other is not None:
         other = tl.load(other, mask)
-    total = widened(x)
+    total = number(x, C)
     if bias is not None:
         total += widened(tl.load(bias, bias_mask))
     result = F(total, C)
     if other is not None:
-        result = widened(other) * widened(factor) * result
+        result = number(other, C) * number(factor, C) * result
     elif factor is not None:
         if C.order == "value":  # a factor of a gated linear unit
             result = as_factor(result, C)
-        result = widened(factor) * result
+        result = number(factor, C) * result
     if C.is_value:
         tl.store(out, round_value(result, x, C), mask)
     else:

@@ -4,7 +4,7 @@ with the factor up."""
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.storage import as_factor, widened
+from gelu_kernels.triton_kernels.storage import as_factor, number
 from gelu_kernels.triton_kernels.tile import origin, tile
 
 
@@ -12,11 +12,11 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 def apply(dx, dup, dy, x, up, mask, VALUE: tl.constexpr, DERIVATIVE: tl.constexpr, C: tl.constexpr):
     """Stores a tile of both gradients. All loads come first, so that they overlap."""
     x = tl.load(x, mask)
-    dy = widened(tl.load(dy, mask))
-    up = widened(tl.load(up, mask))
-    number = widened(x)
-    x_gradient = dy * up * DERIVATIVE(number, C)
-    up_gradient = dy * as_factor(VALUE(number, C), C)
+    dy = number(tl.load(dy, mask), C)
+    up = number(tl.load(up, mask), C)
+    xs = number(x, C)
+    x_gradient = dy * up * DERIVATIVE(xs, C)
+    up_gradient = dy * as_factor(VALUE(xs, C), C)
     tl.store(dx, x_gradient.to(x.dtype), mask)
     tl.store(dup, up_gradient.to(x.dtype), mask)
 

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 from gelu_kernels.triton_kernels.arithmetic import at_most, negated
-from gelu_kernels.triton_kernels.storage import as_factor, widened
+from gelu_kernels.triton_kernels.storage import as_factor, number, widened
 from gelu_kernels.triton_kernels.tile import inside, origin, tile
 
 
@@ -54,8 +54,8 @@ def rows_forward(
     mask = inside(row, column, rows, columns, ROWS, COLUMNS)
     xs = tl.load(tile(x, x_row, x_column, row, column, ROWS, COLUMNS), mask)
     ups = tl.load(tile(up, up_row, up_column, row, column, ROWS, COLUMNS), mask)
-    factor = clamped(widened(ups), limit) + up_offset
-    result = as_factor(VALUE(at_most(widened(xs), limit), C), C) * factor
+    factor = clamped(number(ups, C), limit) + up_offset
+    result = as_factor(VALUE(at_most(number(xs, C), limit), C), C) * factor
     if weight is not None:
         result *= load_weights(weight, row, rows, ROWS)
     tl.store(tile(y, y_row, y_column, row, column, ROWS, COLUMNS), result.to(xs.dtype), mask)
@@ -68,10 +68,10 @@ def gradients(
 ):  # fmt: skip
     """Stores the gradients of a tile, and returns its terms of the gradients of the weights, which
     are 0 outside of the matrix. All loads come first, so that they overlap."""
-    dys = widened(tl.load(dy, mask, other=0.0))
+    dys = number(tl.load(dy, mask, other=0.0), C)
     stored = tl.load(x, mask, other=0.0)
-    ups = widened(tl.load(up, mask, other=0.0))
-    xs = widened(stored)
+    ups = number(tl.load(up, mask, other=0.0), C)
+    xs = number(stored, C)
     least = at_most(xs, limit)
     factor = clamped(ups, limit) + up_offset
     value = as_factor(VALUE(least, C), C)

@@ -12,13 +12,12 @@ from gelu_kernels.triton_kernels.cdf.kernels import bounded, inverse_of, standar
 from gelu_kernels.triton_kernels.octets import (
     byte_of,
     in_matrix,
-    number,
     place_along,
     selected,
     words_of_octets,
 )
 from gelu_kernels.triton_kernels.philox import seed_of
-from gelu_kernels.triton_kernels.storage import widened
+from gelu_kernels.triton_kernels.storage import number, widened
 from gelu_kernels.triton_kernels.tile import origin
 
 
