@@ -89,7 +89,7 @@ def over_tiles(
     tensors = (*operands, *rows)
     given = tuple([t is not None for t in tensors])
     read = sum(given[len(outputs) : len(operands)])
-    tiles = map_tiles(m.rows, m.columns, x.itemsize, read, has_scale=len(rows) > 1)
+    tiles = map_tiles(m.rows, m.columns, x.itemsize, read, sum(given[len(operands) :]))
     key = Key(
         kernel,
         gate,
