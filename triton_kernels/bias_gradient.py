@@ -63,7 +63,7 @@ def sum_blocks(
     key = Key(
         gate,
         dx.dtype,
-        are_aligned([t for t in (*matrices, *others) if t.dtype == dx.dtype], row_strides),
+        are_aligned((*matrices, *others), row_strides),
         columns % unit == 0,
         tuple([stride == 1 for stride in column_strides]),
         tiles.columns,

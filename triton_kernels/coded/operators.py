@@ -29,6 +29,12 @@ def real(dtype: torch.dtype) -> str:
     return TYPES[bias_gradient.sum_type(dtype)]
 
 
+def codes(dtype: torch.dtype, aligned: bool) -> str:
+    """As many as a vector has elements are in a word. A greater alignment would let a thread access
+    more at once, and threads exchange codes for it."""
+    return f"*u8:{VECTOR_BYTES // dtype.itemsize}" if aligned else "*u8"
+
+
 class ForwardKey(NamedTuple):
     gate: str
     dtype: torch.dtype
@@ -51,7 +57,7 @@ def specialize_forward(key: ForwardKey) -> Specialization:
     operand = pointer(key.dtype, key.aligned)
     arguments = (
         operand,
-        "*u8",
+        codes(key.dtype, key.aligned),
         operand,
         operand if key.is_biased else None,
         key.seed,
@@ -104,7 +110,7 @@ def coded_forward(
         x.dtype,
         bias is not None,
         own_seed.type,
-        are_aligned((dense_y, dense_x, bias), ()),
+        are_aligned((dense_y, code, dense_x, bias), ()),
         *tiles[:3],
         tiles.rows * tiles.columns // (8 * tuning.THREADS),
         repeated,
@@ -126,7 +132,7 @@ def coded_forward(
 def specialize_backward(key: tuple[torch.dtype, bool, int, int]) -> Specialization:
     dtype, aligned, elements, bits = key
     operand = pointer(dtype, aligned)
-    arguments = (operand, operand, "*u8", "i64", real(dtype))
+    arguments = (operand, operand, codes(dtype, aligned), "i64", real(dtype))
     return Specialization("coded.kernels.coded_backward", arguments, (elements, *numbers_of(bits)))
 
 
@@ -136,8 +142,8 @@ def coded_backward(dx: Tensor, dy: Tensor, code: Tensor, bits: int, p: float = 0
         return
     dense_dy, code = dy.contiguous(), code.contiguous()
     dense_dx = dx if dx.is_contiguous() else torch.empty_like(dy, memory_format=contiguous)
-    tiles = map_tiles(1, elements, dy.itemsize, 1)
-    key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns, bits
+    tiles = map_tiles(1, elements, dy.itemsize, 2)
+    key = dy.dtype, are_aligned((dense_dx, dense_dy, code), ()), tiles.columns, bits
     tensors = (dense_dx, dense_dy, code)
     numbers = (elements, factor_of(p))
     launch("coded_backward", key, specialize_backward, tiles.grid, tensors, numbers)
@@ -150,10 +156,12 @@ def specialize_sums(bits: int, key: bias_gradient.Key) -> Specialization:
     arguments = (
         operand,
         operand,
-        "*u8",
+        codes(key.dtype, key.aligned),
         pointer(bias_gradient.sum_type(key.dtype), aligned=True),
         real(key.dtype),
-        *["i64"] * 3,
+        "i64",
+        integer(key.dtype, key.whole),
+        "i64",
         *[integer(key.dtype, key.aligned)] * 2,
         *(1 if consecutive else "i64" for consecutive in key.consecutive),
     )
