@@ -19,10 +19,10 @@ def first_of(x, y):
 
 @triton.jit
 def beside(value, x, C: tl.constexpr):
-    """64-bit values, in the threads that have x. It takes no instruction, and does not wait for
-    x."""
+    """64-bit values for each row of x, in the threads that have it. It takes no instruction, and
+    does not wait for x."""
     if C.backend == "cuda":
-        own = bits(widened(x)).to(tl.int32)
+        own = bits(widened(tl.reduce(x, len(x.shape) - 1, first_of))).to(tl.int32)
         return tl.inline_asm_elementwise(
             "mov.b64 $0, $1;", "=l,l,r", [value, own], value.dtype, True, 1
         )
@@ -37,7 +37,7 @@ def random_words(seed, octet, x, C: tl.constexpr):
     them in 16 steps, with a barrier after each."""
     count: tl.constexpr = octet.shape[0]
     if x.dtype.primitive_bitwidth == 16:
-        octet = beside(octet, tl.reduce(x, 1, first_of), C)
+        octet = beside(octet, x, C)
         a0, a1, a2, a3 = philox(octet, 0, seed)
         b0, b1, b2, b3 = philox(octet, 1, seed)
         words = tl.join(words_of_half(a0, a1, b0, b1, C), words_of_half(a2, a3, b2, b3, C))
@@ -45,7 +45,7 @@ def random_words(seed, octet, x, C: tl.constexpr):
     else:
         is_first = (tl.arange(0, 2) == 0)[None, :]
         pair = octet[:, None] + tl.zeros((1, 2), octet.dtype)
-        pair = beside(pair, tl.reduce(tl.reshape(x, (count, 2, 4)), 2, first_of), C)
+        pair = beside(pair, tl.reshape(x, (count, 2, 4)), C)
         a0, a1, a2, a3 = philox(pair, 0, seed)
         b0, b1, b2, b3 = philox(pair, 1, seed)
         words = words_of_half(
