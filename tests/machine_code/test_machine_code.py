@@ -61,6 +61,8 @@ SPILLED = [
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
+    ("map_rows<CdfForward<Cauchy, bf16>, bf16, 2, 8>", 8),
+    ("map_rows<CdfForward<Cauchy, fp16>, fp16, 2, 8>", 8),
 ]
 
 # CUDA's tiles that are quantised stay in registers, all but some words that are read once.

@@ -21,7 +21,8 @@ constexpr int quantized_tile_rows(int inputs, int size, bool converts) {
 }
 constexpr int quantized_tile_blocks_per_processor(int inputs, int size, int columns, bool has_sums,
                                                   bool converts, bool has_pairs) {
-  if (size == 8) return inputs > 1 || !converts || has_pairs ? 4 : columns == 1 ? 5 : 6;
+  if (size == 8 && inputs > 1) return converts ? 4 : 3;
+  if (size == 8) return !converts || has_pairs ? 4 : columns == 1 ? 5 : 6;
   return inputs == 1 ? 6 : inputs == 2 && !has_sums ? 5 : 4;
 }
 
