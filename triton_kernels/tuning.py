@@ -21,8 +21,9 @@ VECTORS = {1: 4, 2: 2, 3: 1}
 # two it has registers for 48 warps on a processor in place of 24.
 ALONE_VECTORS = 2
 
-# Octets that a thread loads before it computes. In 16 bits, with at most two operands, twice as
-# many: predicted for dropout of a gated linear unit, 91 % of a copy's speed in place of 81.
+# Octets that a thread loads before it computes. In 16 bits, with two operands, twice as many:
+# predicted for dropout of a gated linear unit, 91 % of a copy's speed in place of 81. With one
+# operand ptxas would issue four loads one at a time.
 OCTETS = 2
 OPERAND_BYTES = 16  # of an element; with more, one octet: three float64 take 160 registers
 
@@ -64,6 +65,8 @@ def map_tiles(rows: int, columns: int, itemsize: int, inputs: int, along: int = 
     vectors = VECTORS[inputs]
     if itemsize == 2 and along == 0:
         vectors = min(vectors, ALONE_VECTORS)
+    elif itemsize == 8 and has_scale:  # with four, a thread would need more than 128 registers
+        vectors = min(vectors, 2)
     if rows * columns * itemsize <= SMALL_BYTES:
         vectors = 1
     row = THREADS * VECTOR_BYTES // itemsize
@@ -75,7 +78,7 @@ def soi_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
     """Tiles of whole octets, if rows consist of them. The operands are x and the vectors."""
     is_small = rows * columns * itemsize <= SMALL_BYTES
     octets = 1 if is_small or operands * itemsize > OPERAND_BYTES else OCTETS
-    if itemsize == 2 and operands <= 2 and not is_small:
+    if itemsize == 2 and operands == 2 and not is_small:
         octets = 2 * OCTETS
     elements = THREADS * octets * 8
     return _tiles(rows, columns, itemsize, elements, elements)

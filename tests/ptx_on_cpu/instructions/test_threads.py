@@ -290,6 +290,11 @@ FAULTS = {
     COPY + COMMIT + WAIT.format(0) + "xor.b32 %r1, %r1, 16;" + READ:
         "racecheck: byte 16 of shared memory is read after thread 1 wrote it",
     COPY.replace("16;", "8;"): "a copy has 16 bytes",
+    EXCHANGE.replace("%r1, 4;", "%r1, 128;").format("bar.warp.sync -1;"):
+        "racecheck: byte 128 of shared memory is read after thread 32 wrote it",
+    "setp.eq.u32 %p1, %r0, 5; @%p1 bra END; bar.warp.sync -1; END:":
+        "synccheck: lane 5 of the warp should take part",
+    "bar.warp.sync 1;": "the machine knows no barrier of some lanes",
     LAST + "END; bar.sync 0; END:": "synccheck: thread 63 has ended, others wait at a barrier",
     LAST + "B; bar.sync 0; bra END; B: bar.sync 0; END:":
         "synccheck: thread 63 waits at another barrier than others",
@@ -303,8 +308,14 @@ def test_a_fault_is_found(body: str) -> None:
     assert re.match(FAULTS[body], fault(body, [torch.zeros(63)]))
 
 
-def test_an_exchange_behind_a_barrier_is_no_fault() -> None:
-    launch(module(EXCHANGE.format("bar.sync 0;"), 0, shared=1024), [], 64)
+@each(barrier=["bar.sync 0;", "bar.warp.sync -1;"])
+def test_an_exchange_behind_a_barrier_is_no_fault(barrier: str) -> None:
+    """Nor is a number that all lanes have read, and one writes behind the next barrier."""
+    all_read = "ld.shared.u32 %r3, [%r4];"
+    write = "setp.ne.u32 %p1, %r4, %r1; @%p1 bra END; st.shared.u32 [%r1], %r0; END:"
+    first_of_warp = "and.b32 %r4, %r0, 32; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r9;"
+    body = EXCHANGE.format(barrier) + first_of_warp + all_read + barrier + write
+    launch(module(body, 0, shared=1024), [], 64)
 
 
 def test_a_tensor_that_was_freed() -> None:

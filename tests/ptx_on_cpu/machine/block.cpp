@@ -41,10 +41,10 @@ Block::Block(Program& program, const Grid& grid, const std::vector<char>& parame
       grid(grid),
       parameters(parameters),
       regions(regions),
-      shared(program.shared_bytes + shared_bytes),
-      copies(grid.threads[0] * grid.threads[1] * grid.threads[2]),
+      shared(program.shared_bytes + shared_bytes, grid.threads_of_block()),
+      copies(grid.threads_of_block()),
       is_dependent(is_dependent),
-      waited(grid.threads[0] * grid.threads[1] * grid.threads[2]) {
+      waited(grid.threads_of_block()) {
   const int threads = static_cast<int>(waited.size());
   for (int first = 0; first < threads; first += kLanes) {
     auto s = std::make_unique<Schedule>();

@@ -26,6 +26,7 @@ void check_bounds(const char* memory, size_t bytes, uint64_t at, size_t size, in
 
 struct Grid {
   uint32_t blocks[3], threads[3];
+  uint32_t threads_of_block() const { return threads[0] * threads[1] * threads[2]; }
 };
 
 struct Block {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "program.h"
-
 namespace ptx {
 
 void SharedMemory::reset() {
@@ -12,13 +10,18 @@ void SharedMemory::reset() {
   interval_ = 0;
 }
 
-// Whether it was the same thread, or a barrier came after it.
+// Whether it was the same thread, or a barrier came after it, of all or of the warp of both.
 bool SharedMemory::sees(int thread, const Access& earlier) const {
-  return earlier.interval < interval_ || earlier.thread == thread || earlier.thread == kNobody;
+  const int warp = thread / kWarp;
+  const bool own = earlier.warp == warp && earlier.warp_interval < warp_intervals_[warp];
+  return earlier.interval < interval_ || own || earlier.thread == thread ||
+         earlier.thread == kNobody;
 }
 
 void SharedMemory::note(Access& access, int thread) const {
-  access = {sees(thread, access) ? thread : kSeveral, interval_};
+  const int warp = thread / kWarp;
+  const bool alone = sees(thread, access), of_warp = alone || access.warp == warp;
+  access = {alone ? thread : kSeveral, of_warp ? warp : kSeveral, interval_, warp_intervals_[warp]};
 }
 
 std::string SharedMemory::name(int thread) {

@@ -8,14 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "program.h"
+
 namespace ptx {
 
 class SharedMemory {
  public:
-  explicit SharedMemory(size_t bytes) : bytes_(bytes), touched_(bytes) {}
+  SharedMemory(size_t bytes, size_t threads)
+      : bytes_(bytes), touched_(bytes), warp_intervals_((threads + kWarp - 1) / kWarp) {}
   size_t size() const { return bytes_.size(); }
   void reset();  // for another block
   void pass_barrier() { ++interval_; }
+  void pass_barrier_of_warp(int thread) { ++warp_intervals_[thread / kWarp]; }
   int64_t interval() const { return interval_; }
   const char* read(size_t at, size_t size, int thread);
   void write(size_t at, size_t size, int thread, const char* data);
@@ -26,8 +30,8 @@ class SharedMemory {
  private:
   static constexpr int kNobody = -1, kSeveral = -2;
   struct Access {
-    int thread = kNobody;
-    int64_t interval = 0;
+    int thread = kNobody, warp = kNobody;
+    int64_t interval = 0, warp_interval = 0;
   };
   struct Touched {
     Access write, read;
@@ -40,7 +44,8 @@ class SharedMemory {
 
   std::vector<char> bytes_;
   std::vector<Touched> touched_;
-  int64_t interval_ = 0;  // between barriers
+  int64_t interval_ = 0;                 // between barriers
+  std::vector<int64_t> warp_intervals_;  // between those of a warp
 };
 
 }  // namespace ptx

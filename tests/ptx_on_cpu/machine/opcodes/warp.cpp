@@ -1,5 +1,5 @@
-// Exchanges between the lanes of a warp, and the wait for the previous kernel. PTX ISA 9.0,
-// sections 9.7.9.6 and 9.7.13.
+// Exchanges between the lanes of a warp, their barrier, and the wait for the previous kernel. PTX
+// ISA 9.0, sections 9.7.9.6 and 9.7.13.
 #include <string>
 
 #include "block.h"
@@ -81,6 +81,16 @@ void reduce(Team& t, const Instruction& i) {
   });
 }
 
+void wait_for_warp(Team& t, const Instruction& i) {
+  const auto* members = t.column<const uint32_t>(i.operands[0]);
+  for_each_active(t, [&](int lane) {
+    check_members(t, members, lane);
+    if (members[lane] != 0xffffffff)
+      throw Fault("the machine knows no barrier of some lanes", lane);
+    if (lane % kWarp == 0) t.block->shared.pass_barrier_of_warp(t.first_thread + lane);
+  });
+}
+
 void wait_for_primary(Team& t, const Instruction&) {
   for_each_active(t, [&](int lane) { t.block->waited[t.first_thread + lane] = true; });
 }
@@ -97,6 +107,7 @@ void add_warp_operations(Table& table) {
   table["shfl.sync.idx.b32"] = {shuffle<indexed>, widths};
   table["shfl.sync.up.b32"] = {shuffle<upwards>, widths};
   table["shfl.sync.down.b32"] = {shuffle<downwards>, widths};
+  table["bar.warp.sync"] = {wait_for_warp, {4}};
   table["griddepcontrol.wait"] = {wait_for_primary, {}};
   table["griddepcontrol.launch_dependents"] = {launch_dependents, {}};
   table["vote.sync.all.pred"] = {reduce<bool, both>, {1, 1, 4}};
