@@ -55,14 +55,15 @@ _VARIABLE = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?', re.MULTILINE)
 
-# The tokens of a kernel's body. A brace that opens a vector operand is part of a statement.
+# The tokens of a kernel's body. A brace that opens a vector operand is part of a statement. LLVM may
+# declare local memory that it no longer needs; the machine knows no access to it.
 _TOKEN = re.compile(
     r"""
     \s+ | //[^\n]*
   | (?P<brace>[{}])
   | \.loc\s+(?P<file>\d+)\s+(?P<line>\d+)[^\n]*
   | \.reg\s+\.(?P<type>\w+)\s+(?P<names>[^;]+);
-  | \.shared[^;]*; | \.pragma[^;]*;
+  | \.(?:shared|local|pragma)\b[^;]*;
   | (?P<label>[\w$]+):
   | (?:(?P<guard>@!?[\w%$]+)\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);
     """,
