@@ -55,8 +55,8 @@ _VARIABLE = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"(?:\s+"([^"]*)")?', re.MULTILINE)
 
-# The tokens of a kernel's body. A brace that opens a vector operand is part of a statement. LLVM may
-# declare local memory that it no longer needs; the machine knows no access to it.
+# The tokens of a kernel's body. A brace that opens a vector operand is part of a statement. LLVM
+# may declare local memory that it no longer needs; the machine knows no access to it.
 _TOKEN = re.compile(
     r"""
     \s+ | //[^\n]*
