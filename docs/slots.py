@@ -25,16 +25,18 @@ SHOWN = {
 
 
 def slots() -> str:
-    """The most that a test allows, of every backend."""
+    """The most that a test allows, of every backend, for the gates that have a budget."""
     most = budgets.read()
+    counted = {case.gate for case in most}
+    gates = [gate for gate in GATES if gate in counted]
     machine = MACHINES[LIMIT_OF]
     rows = []
     for dtype, operators in SHOWN.items():
         for op, biased in operators.items():
             cases = [
-                [Case(op, gate, dtype, biased, backend) for backend in BACKENDS] for gate in GATES
+                [Case(op, gate, dtype, biased, backend) for backend in BACKENDS] for gate in gates
             ]
             counts = ("/".join(f"{most[x][ARCHITECTURE]:.0f}" for x in both) for both in cases)
             limit = machine.limit(cases[0][0].moved)
             rows.append((f"`{op}`", dtype, *counts, f"{limit:.0f}"))
-    return table(("core operator", "dtype", *(f"`{gate}`" for gate in GATES), "limit"), rows)
+    return table(("core operator", "dtype", *(f"`{gate}`" for gate in gates), "limit"), rows)

@@ -22,7 +22,11 @@ GATES = {
 }
 # s = share a is 1 where F(-a) is under 2^-150 and has vanished. Up to there log2(E) + 64 is the
 # exponent of a normal number.
-SHARES = {"NormalTanh": mpf(23) / 256, "Logistic1702": mpf(1) / 64, "Logistic": mpf(1) / 128}
+SHARES = {
+    "NormalTanh": mpf(23) / 256,
+    "Logistic1702": mpf(1) / 64,
+    "Logistic": mpf(1) / 128,
+}
 
 
 @dataclass(frozen=True)
