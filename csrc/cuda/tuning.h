@@ -47,12 +47,14 @@ constexpr int soi_blocks_per_processor(int size, int columns, bool has_pairs) {
 constexpr int kSoiBackwardVectors = 4;
 constexpr int kSoiBackwardBlocksPerProcessor = 12;
 
-// Dropout: warps of a block, octets that a thread loads before it computes, and blocks that a
-// processor is to have room for, in as many registers as spill nothing. Up to 32 registers of a
-// thread are of operands: by a model that was fitted to an H200, what counts is the elements under
-// way on a processor. None of it was measured.
-constexpr int kDropoutWarps = 4;
-constexpr int kDropoutThreads = kDropoutWarps * kWarp;
+// Octets that a thread has below each other, of dropout and coded derivatives: warps of a block.
+constexpr int kOctetWarps = 4;
+constexpr int kOctetThreads = kOctetWarps * kWarp;
+
+// Dropout: octets that a thread loads before it computes, and blocks that a processor is to have
+// room for, in as many registers as spill nothing. Up to 32 registers of a thread are of operands:
+// by a model that was fitted to an H200, what counts is the elements under way on a processor. None
+// of it was measured.
 constexpr int dropout_rows(int inputs, int size) {
   const int rows = 16 / (inputs * size);
   return rows > 4 ? 4 : rows > 1 ? rows : 1;

@@ -1,6 +1,6 @@
 // y = g(x + bias), and the codes of g'(x + bias)
 #include "csrc/cuda/coded/octet_codes.h"
-#include "csrc/cuda/dropout/rows.h"
+#include "csrc/cuda/octet_rows.h"
 #include "csrc/cuda/random_words.h"
 
 namespace gelu_kernels::cuda {
@@ -79,14 +79,46 @@ __device__ __forceinline__ uint64_t evaluate(Octet<Precision>& x,
   return join_codes(codes);
 }
 
-// Any octet, element by element.
+// Octets in vectors.
+template <class Gate, class Precision, bool kHasBias>
+__global__ void __launch_bounds__(kOctetThreads,
+                                  coded_blocks_per_processor(sizeof(StorageOf<Precision>),
+                                                             kPacked<typename Precision::Real> > 1))
+    map_octets(const __grid_constant__ CodedForwardOperands m,
+               const __grid_constant__ Octets octets, const __grid_constant__ WideDivisor) {
+  constexpr int count = kRows<Precision>;
+  const OctetRows<Precision, count> rows(octets);
+  if (!rows.has(0)) return;
+  Octet<Precision> x[count];
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (!rows.has(i)) break;
+    x[i] = Octet<Precision>::load(rows.at(m.x, i));
+  }
+  typename Precision::Real bias[kOctet];
+  if constexpr (kHasBias) rows.load_along(m.bias).unpack(bias);
+  const uint64_t seed = m.is_random ? m.seed.get() : 0;
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+    if (!rows.has(i)) return;
+    const uint32_t octet = rows.octet(i);
+    const uint64_t codes = evaluate<Gate, Precision, kHasBias>(x[i], bias, m, octet, seed);
+    x[i].store(rows.at(m.y, i));
+    store_codes(m.code, octet, codes, m.codebook.bits);
+  }
+}
+
+// Any octets, element by element.
 template <class Gate, class Precision>
-__device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
-                                                  const Octets& octets,
-                                                  const WideDivisor& row_length, int64_t octet) {
+__global__ void __launch_bounds__(kOctetThreads)
+    map_elements(const __grid_constant__ CodedForwardOperands m,
+                 const __grid_constant__ Octets octets, int64_t first,
+                 const __grid_constant__ WideDivisor row_length) {
   using T = StorageOf<Precision>;
   using Real = typename Precision::Real;
   using S = Storage<Precision>;
+  const int64_t octet = first + int64_t{blockIdx.x} * kOctetThreads + threadIdx.x;
+  if (octet >= octets.count()) return;
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));
   Cursor here(begin, octets.columns);
@@ -118,46 +150,6 @@ __device__ __forceinline__ void evaluate_elements(const CodedForwardOperands& m,
       m.code[begin / 2 + i] = static_cast<uint8_t>(packed >> (8 * i));
     }
   }
-}
-
-// Octets in vectors.
-template <class Gate, class Precision, bool kHasBias>
-__global__ void __launch_bounds__(kDropoutThreads,
-                                  coded_blocks_per_processor(sizeof(StorageOf<Precision>),
-                                                             kPacked<typename Precision::Real> > 1))
-    map_octets(const __grid_constant__ CodedForwardOperands m,
-               const __grid_constant__ Octets octets, const __grid_constant__ WideDivisor) {
-  constexpr int count = kRows<Precision>;
-  const OctetRows<Precision, count> rows(octets);
-  if (!rows.has(0)) return;
-  Octet<Precision> x[count];
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-    if (!rows.has(i)) break;
-    x[i] = Octet<Precision>::load(rows.at(m.x, i));
-  }
-  typename Precision::Real bias[kOctet];
-  if constexpr (kHasBias) rows.load_along(m.bias).unpack(bias);
-  const uint64_t seed = m.is_random ? m.seed.get() : 0;
-#pragma unroll
-  for (int i = 0; i < count; ++i) {
-    if (!rows.has(i)) return;
-    const uint32_t octet = rows.octet(i);
-    const uint64_t codes = evaluate<Gate, Precision, kHasBias>(x[i], bias, m, octet, seed);
-    x[i].store(rows.at(m.y, i));
-
-    store_codes(m.code, octet, codes, m.codebook.bits);
-  }
-}
-
-// Any octets, element by element.
-template <class Gate, class Precision>
-__global__ void __launch_bounds__(kDropoutThreads)
-    map_elements(const __grid_constant__ CodedForwardOperands m,
-                 const __grid_constant__ Octets octets, int64_t first,
-                 const __grid_constant__ WideDivisor row_length) {
-  const int64_t octet = first + int64_t{blockIdx.x} * kDropoutThreads + threadIdx.x;
-  if (octet < octets.count()) evaluate_elements<Gate, Precision>(m, octets, row_length, octet);
 }
 
 template <class Gate, class Precision>

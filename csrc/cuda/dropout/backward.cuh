@@ -2,7 +2,7 @@
 // or a gated linear unit.
 #pragma once
 
-#include "csrc/cuda/dropout/rows.h"
+#include "csrc/cuda/dropout/plan.h"
 #include "csrc/cuda/kept_signs.h"
 #include "csrc/cuda/packed.h"
 #include "csrc/gates/pointwise.h"
@@ -51,7 +51,7 @@ __device__ __forceinline__ void apply(Octet<Precision>& dy, Octet<Precision>& x,
 
 // Octets in vectors.
 template <class Function, class Precision, bool kBiased>
-__global__ void __launch_bounds__(kDropoutThreads, Plan<Function, Precision>::blocks)
+__global__ void __launch_bounds__(kOctetThreads, Plan<Function, Precision>::blocks)
     select_gradients(const __grid_constant__ DropoutBackwardOperands m,
                      const __grid_constant__ Octets octets) {
   constexpr int count = Plan<Function, Precision>::rows;
@@ -86,13 +86,13 @@ __global__ void __launch_bounds__(kDropoutThreads, Plan<Function, Precision>::bl
 
 // Any octets, element by element.
 template <class Function, class Precision>
-__global__ void __launch_bounds__(kDropoutThreads)
+__global__ void __launch_bounds__(kOctetThreads)
     select_gradient_elements(const __grid_constant__ DropoutBackwardOperands m,
                              const __grid_constant__ Octets octets, int64_t first) {
   using T = StorageOf<Precision>;
   using S = Storage<Precision>;
   using Real = typename Precision::Real;
-  const int64_t octet = first + int64_t{blockIdx.x} * kDropoutThreads + threadIdx.x;
+  const int64_t octet = first + int64_t{blockIdx.x} * kOctetThreads + threadIdx.x;
   if (octet >= octets.count()) return;
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));

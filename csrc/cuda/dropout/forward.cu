@@ -1,5 +1,5 @@
 // y = m g(x + bias) up k, m ~ Bernoulli(1 - p)
-#include "csrc/cuda/dropout/rows.h"
+#include "csrc/cuda/dropout/plan.h"
 #include "csrc/cuda/packed.h"
 #include "csrc/cuda/random_words.h"
 #include "csrc/gates/pointwise.h"
@@ -58,7 +58,7 @@ using Plan = DropoutPlan<Precision, kBeside == Beside::kUp ? 2 : 1>;
 
 // Octets in vectors.
 template <class Gate, class Precision, Beside kBeside>
-__global__ void __launch_bounds__(kDropoutThreads, Plan<Precision, kBeside>::blocks)
+__global__ void __launch_bounds__(kOctetThreads, Plan<Precision, kBeside>::blocks)
     draw_dropout(const __grid_constant__ DropoutForwardOperands m,
                  const __grid_constant__ Octets octets, const __grid_constant__ WideDivisor) {
   constexpr int count = Plan<Precision, kBeside>::rows;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kDropoutThreads, Plan<Precision, kBeside>::blo
 
 // Any octets, element by element.
 template <class Gate, class Precision>
-__global__ void __launch_bounds__(kDropoutThreads, Plan<Precision, Beside::kNothing>::blocks)
+__global__ void __launch_bounds__(kOctetThreads, Plan<Precision, Beside::kNothing>::blocks)
     draw_dropout_elements(const __grid_constant__ DropoutForwardOperands m,
                           const __grid_constant__ Octets octets, int64_t first,
                           const __grid_constant__ WideDivisor row_length) {
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kDropoutThreads, Plan<Precision, Beside::kNoth
   using S = Storage<Precision>;
   using Real = typename Precision::Real;
   const uint64_t seed = m.seed.get();
-  const int64_t octet = first + int64_t{blockIdx.x} * kDropoutThreads + threadIdx.x;
+  const int64_t octet = first + int64_t{blockIdx.x} * kOctetThreads + threadIdx.x;
   if (octet >= octets.count()) return;
   const int64_t begin = octet * kOctet;
   const int left = static_cast<int>(min(octets.elements - begin, int64_t{kOctet}));

@@ -1,5 +1,5 @@
-// How dropout's octets are distributed over a GPU. A thread's lie below each other in as many rows,
-// so that it loads a bias once, and finds its place once.
+// Octets that are distributed over a GPU by rows: a thread's lie below each other, so that it loads
+// a bias once, and finds its place once.
 #pragma once
 
 #include <initializer_list>
@@ -7,17 +7,8 @@
 
 #include "csrc/cuda/launch.h"
 #include "csrc/cuda/octet.h"
-#include "csrc/cuda/packed.h"
 
 namespace gelu_kernels::cuda {
-
-template <class Precision, int inputs>
-struct DropoutPlan {
-  static constexpr int size = sizeof(StorageOf<Precision>);
-  static constexpr int rows = dropout_rows(inputs, size);
-  static constexpr int blocks =
-      dropout_blocks_per_processor(inputs, size, kPacked<typename Precision::Real> > 1);
-};
 
 // A thread's octets, the first one at a row and a column that are counted in octets.
 template <class Precision, int kRows>
@@ -26,7 +17,7 @@ struct OctetRows {
 
   explicit __device__ __forceinline__ OctetRows(const Octets& octets)
       : step(octets.row_in_octets.divisor), end(static_cast<uint32_t>(octets.in_vectors)) {
-    const uint32_t place = blockIdx.x * kDropoutThreads + threadIdx.x;
+    const uint32_t place = blockIdx.x * kOctetThreads + threadIdx.x;
     const uint32_t group = octets.row_in_octets.divide(place);
     column = place - group * step;
     row = group * kRows;
@@ -58,26 +49,24 @@ Error launch_octets(Queue queue, Operands m, Octets octets,
   int64_t rows = m.rows;
   if (rows == 1 && !m.bias && octets.in_vectors) {
     // A block's threads have octets side by side.
-    octets.row_in_octets = Divisor(kDropoutThreads);
-    rows = (octets.in_vectors + kDropoutThreads - 1) / kDropoutThreads;
+    octets.row_in_octets = Divisor(kOctetThreads);
+    rows = (octets.in_vectors + kOctetThreads - 1) / kOctetThreads;
     for (const auto matrix : matrices) {
-      (m.*matrix).row_stride = kDropoutThreads * kOctet * (m.*matrix).column_stride;
+      (m.*matrix).row_stride = kOctetThreads * kOctet * (m.*matrix).column_stride;
     }
   }
   const int64_t step = octets.row_in_octets.divisor, places = (rows + kRows - 1) / kRows * step;
   // A thread numbers octets beyond the end, in 32 bits.
-  const int64_t numbers = (places + kDropoutThreads + step) * kRows;
+  const int64_t numbers = (places + kOctetThreads + step) * kRows;
   if (numbers > std::numeric_limits<uint32_t>::max()) octets.in_vectors = 0;
-  const auto blocks = [](int64_t threads) {
-    return (threads + kDropoutThreads - 1) / kDropoutThreads;
-  };
+  const auto blocks = [](int64_t threads) { return (threads + kOctetThreads - 1) / kOctetThreads; };
   if (octets.in_vectors) {
     const Error error =
-        launch<Kernels>(queue, of_rows, blocks(places), kDropoutThreads, m, octets, last...);
+        launch<Kernels>(queue, of_rows, blocks(places), kOctetThreads, m, octets, last...);
     if (error || octets.in_vectors == octets.count()) return error;
   }
   return launch<Kernels>(queue, of_elements, blocks(octets.count() - octets.in_vectors),
-                         kDropoutThreads, m, octets, octets.in_vectors, last...);
+                         kOctetThreads, m, octets, octets.in_vectors, last...);
 }
 
 }  // namespace gelu_kernels::cuda
