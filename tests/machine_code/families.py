@@ -1,6 +1,16 @@
 """What the kernels for sm_90 may take of a processor, and how fast they must be, predicted."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from math import floor
+from typing import NamedTuple, TypeVar
+
+from machine_code.cases import Case
+from machine_code.launches import Launch
+from machine_code.machines import MACHINES
+from machine_code.quantized import Cell
+from machine_code.work import Work
+
+Family = TypeVar("Family")
 
 
 class Limits(NamedTuple):
@@ -150,6 +160,20 @@ QUANTIZED: dict[tuple[str, str, int], Limits] = {
 }
 
 
-def is_beyond(x: Limits, allowed: Limits) -> bool:
-    slower = x.h200 < allowed.h200 or x.h100 < allowed.h100
-    return slower or x.warps < allowed.warps or x.registers > allowed.registers
+def reached(case: Case | Cell, work: Work) -> Limits:
+    h200, h100 = (Launch(MACHINES[m], case, work, 256).percent for m in ("H200", "H100"))
+    return Limits(work.resident_warps, work.registers, floor(h200), floor(h100))
+
+
+def beyond(
+    found: Mapping[Family, list[Limits]], allowed: Mapping[Family, Limits]
+) -> dict[Family, tuple[Limits, Limits]]:
+    """The families that need more than they may take, or are slower, and what they may."""
+    wrong = {}
+    for family, of_cases in found.items():
+        warps, registers, h200, h100 = zip(*of_cases, strict=True)
+        x, most = Limits(min(warps), max(registers), min(h200), min(h100)), allowed[family]
+        slower = x.h200 < most.h200 or x.h100 < most.h100
+        if slower or x.warps < most.warps or x.registers > most.registers:
+            wrong[family] = x, most
+    return wrong

@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import product
-from math import floor
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +26,11 @@ from machine_code.cases import (
     Case,
 )
 from machine_code.data_flow import branches_on_loads
-from machine_code.launches import Launch
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel, decode
 from machine_code.vector_kernels import VectorKernel, busiest
 from machine_code.work import Work, turns_ahead, work_of
-from tests.machine_code.families import FAMILIES, Limits, is_beyond
+from tests.machine_code.families import FAMILIES, beyond, reached
 
 FAULTS = Path(machine_code.__file__).parent / "faults.cu"
 UNALIGNED = "unaligned gate_forward normal float64"  # made by compile_triton
@@ -275,20 +273,10 @@ def test_families(
     every = vector_kernels + machine_code.vector_kernels.vector_kernels(kernels, others)
     found = defaultdict(list)
     for case, x in busiest(filter(lambda x: is_short(x.kernel), every)).items():
-        work = work_of(x, architecture)
-        h200, h100 = (Launch(MACHINES[m], case, work, 256).percent for m in ("H200", "H100"))
-        limits = Limits(work.resident_warps, work.registers, h200, h100)
-        found[case.op, case.biased, 8 * case.itemsize].append(limits)
+        family = case.op, case.biased, 8 * case.itemsize
+        found[family].append(reached(case, work_of(x, architecture)))
     assert found.keys() == limits_of.keys()
-    reached = {}
-    for family, of_cases in found.items():
-        warps, registers, h200, h100 = zip(*of_cases, strict=True)
-        reached[family] = Limits(min(warps), max(registers), floor(min(h200)), floor(min(h100)))
-    assert not {
-        family: (x, limits_of[family])
-        for family, x in reached.items()
-        if is_beyond(x, limits_of[family])
-    }
+    assert not beyond(found, limits_of)
 
 
 def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], architecture: str) -> None:
