@@ -1,26 +1,20 @@
 """The table of the instructions that the kernels issue for an element."""
 
 from bench.markdown import table
+from gelu_kernels.operators.table import core
 from machine_code import budgets
-from machine_code.cases import BACKENDS, GATES, Case
+from machine_code.cases import BACKENDS, GATES, Case, biases
 from machine_code.machines import MACHINES
 
 ARCHITECTURE, LIMIT_OF = "sm_90", "H100"
-# Core operators by dtype, and whether they have vectors along the columns.
+# Core operators by dtype.
 SHOWN = {
-    "bfloat16": {
-        "gate_forward": False,
-        "gate_backward": False,
-        "gate_backward_bias": True,
-        "glu_forward": False,
-        "glu_backward": False,
-        "glu_backward_weight": True,
-        "soi_forward": False,
-        "soi_cdf_forward": True,
-        "cdf_gate_forward": True,
-        "cdf_gate_backward": True,
-    },
-    "float32": {"gate_forward": False, "gate_backward": False},
+    "bfloat16": (
+        *("gate_forward", "gate_backward", "gate_backward_bias"),
+        *("glu_forward", "glu_backward", "glu_backward_weight"),
+        *("soi_forward", "soi_cdf_forward", "cdf_gate_forward", "cdf_gate_backward"),
+    ),
+    "float32": ("gate_forward", "gate_backward"),
 }
 
 
@@ -32,7 +26,8 @@ def slots() -> str:
     machine = MACHINES[LIMIT_OF]
     rows = []
     for dtype, operators in SHOWN.items():
-        for op, biased in operators.items():
+        for op in operators:
+            biased = biases(core(op))[0]  # where it may have none, it has none
             cases = [
                 [Case(op, gate, dtype, biased, backend) for backend in BACKENDS] for gate in gates
             ]
