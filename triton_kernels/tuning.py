@@ -74,11 +74,12 @@ def map_tiles(rows: int, columns: int, itemsize: int, inputs: int, along: int = 
 
 
 @lru_cache(1024)
-def soi_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
+def octet_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
     """Tiles of whole octets, if rows consist of them. The operands are x and the vectors."""
-    is_small = rows * columns * itemsize <= SMALL_BYTES
-    octets = 1 if is_small or operands * itemsize > OPERAND_BYTES else OCTETS
-    if itemsize == 2 and operands == 2 and not is_small:
+    octets = OCTETS
+    if rows * columns * itemsize <= SMALL_BYTES or operands * itemsize > OPERAND_BYTES:
+        octets = 1
+    elif itemsize == 2 and operands == 2:
         octets = 2 * OCTETS
     elements = THREADS * octets * 8
     return _tiles(rows, columns, itemsize, elements, elements)

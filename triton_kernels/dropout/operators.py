@@ -10,7 +10,7 @@ from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
 from gelu_kernels.triton_kernels.seed import argument
-from gelu_kernels.triton_kernels.tuning import soi_tiles
+from gelu_kernels.triton_kernels.tuning import octet_tiles
 
 ORDERS = {"forward": ("value",), "backward": ("value", "derivative")}
 
@@ -108,7 +108,7 @@ def start(
     bias = None if bias is None else bias.contiguous()
     tensors = (*m.tensors, bias)
     given = tuple([t is not None for t in tensors])
-    tiles = soi_tiles(m.rows, m.columns, first.itemsize, sum(given[len(results) :]))
+    tiles = octet_tiles(m.rows, m.columns, first.itemsize, sum(given[len(results) :]))
     own_seed = argument(seed, first)
     key = Key(
         kernel,

@@ -9,7 +9,7 @@ from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import are_aligned, integer, pointer
 from gelu_kernels.triton_kernels.seed import argument
-from gelu_kernels.triton_kernels.tuning import soi_tiles
+from gelu_kernels.triton_kernels.tuning import octet_tiles
 
 contiguous = torch.contiguous_format
 
@@ -112,7 +112,7 @@ def draw(
     repeated = columns % 8 != 0 and columns != elements
     row_columns = elements if repeated else columns
     rows = elements // row_columns
-    tiles = soi_tiles(rows, row_columns, x.itemsize, 1 + len(vectors))
+    tiles = octet_tiles(rows, row_columns, x.itemsize, 1 + len(vectors))
     own_seed = argument(seed, x)
     key = ForwardKey(
         gate,
@@ -142,7 +142,7 @@ def soi_backward(dx: Tensor, dy: Tensor, mask: Tensor) -> None:
         return
     dense_dy, mask = dy.contiguous(), mask.contiguous()
     dense_dx = dx if dx.is_contiguous() else torch.empty_like(dy, memory_format=contiguous)
-    tiles = soi_tiles(1, elements, dy.itemsize, 1)
+    tiles = octet_tiles(1, elements, dy.itemsize, 1)
     key = dy.dtype, are_aligned((dense_dx, dense_dy), ()), tiles.columns // 8
     tensors = (dense_dx, dense_dy, mask)
     launch("soi_backward", key, specialize_backward, tiles.grid, tensors, (elements,))
