@@ -80,7 +80,7 @@ CHANGES = {
         CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
         change(r"cp\.async\.wait_group 3;", "cp.async.wait_group 4;"), "racecheck",
     ),
-    "a row is copied before the one in its place is read": (
+    "rows are copied in no group": (
         CUDA, "gate_backward_bias", ROWS, ordinary(FP32),
         change(r"cp\.async\.commit_group;", ""), "racecheck",
     ),

@@ -11,17 +11,14 @@ void copy(Team& t, const Instruction& i) {
   const auto* to = t.column<const uint32_t>(i.operands[0]);
   const auto* size = t.column<const uint32_t>(i.operands[2]);
   SharedMemory& memory = t.block->shared;
-  Global::access<kSize>(t, i, t.column<const uint64_t>(i.operands[1]), false,
-                        [&](int lane, const char* data) {
-                          if (size[lane] != kSize) throw Fault("a copy has 16 bytes", lane);
-                          check_bounds("shared memory", memory.size(), to[lane], kSize, lane);
-                          const int thread = t.first_thread + lane;
-                          try {
-                            t.block->copies[thread].begin(memory, to[lane], kSize, thread, data);
-                          } catch (const Fault& fault) {
-                            throw Fault(fault.what(), lane);
-                          }
-                        });
+  Global::access<kSize>(
+      t, i, t.column<const uint64_t>(i.operands[1]), false, [&](int lane, const char* data) {
+        if (size[lane] != kSize) throw Fault("a copy has 16 bytes", lane);
+        check_bounds("shared memory", memory.size(), to[lane], kSize, lane);
+        const int thread = t.first_thread + lane;
+        as_lane(lane,
+                [&] { t.block->copies[thread].begin(memory, to[lane], kSize, thread, data); });
+      });
 }
 
 void commit(Team& t, const Instruction&) {

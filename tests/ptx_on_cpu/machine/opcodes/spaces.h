@@ -56,6 +56,16 @@ inline BlockOrder::Place place_of(const Team& t, int lane) {
   return {t.block->index, t.first_thread + lane, t.block->shared.interval()};
 }
 
+// A fault of f() is the lane's.
+template <class F>
+void as_lane(int lane, F f) {
+  try {
+    f();
+  } catch (const Fault& fault) {
+    throw Fault(fault.what(), lane);
+  }
+}
+
 struct Global {
   static constexpr bool kIsWritten = true;
   using Address = uint64_t;
@@ -64,11 +74,9 @@ struct Global {
   static void access(Team& t, const Instruction& i, const Address* addresses, bool writes, F f) {
     if (!t.block->program.has_atomics) return access_atomically<size>(t, i, addresses, f);
     access_atomically<size>(t, i, addresses, [&](int lane, char* data) {
-      try {
+      as_lane(lane, [&] {
         t.block->order.access(addresses[lane] + i.offset, place_of(t, lane), writes);
-      } catch (const Fault& fault) {
-        throw Fault(fault.what(), lane);
-      }
+      });
       f(lane, data);
     });
   }
@@ -102,7 +110,7 @@ struct Shared {
       const uint64_t at = static_cast<uint64_t>(addresses[lane]) + i.offset;
       check_bounds("shared memory", memory.size(), at, size, lane);
       const int thread = t.first_thread + lane;
-      try {
+      as_lane(lane, [&] {
         if (writes) {
           char data[size];
           f(lane, data);
@@ -110,9 +118,7 @@ struct Shared {
         } else {
           f(lane, const_cast<char*>(memory.read(at, size, thread)));
         }
-      } catch (const Fault& fault) {
-        throw Fault(fault.what(), lane);
-      }
+      });
     });
   }
 };
