@@ -41,8 +41,8 @@ DTYPES = ["fp64", "fp32", "fp16", "bf16"]
 MAP_BODIES = "out[i] = apply<Function", "const auto results = apply<Function"
 COLUMN_SUMS_BODY = "sum[j] += unrounded"
 CDF_BODY = "Function::apply(S::load(x[j]), loc[j]"
-CDF_SUMS_BODY = "loc_sum[j] +="
-EVALUATE_BODY = "derivative[i] = Gate::template derivative"
+CDF_SUMS_BODY = "Function::add(gradients.of_loc"
+EVALUATE_BODY = "derivative[i] = Gate::template derivative<"
 
 
 # Bytes in a vector, by function and line of the loop.
