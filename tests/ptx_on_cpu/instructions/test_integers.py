@@ -117,6 +117,8 @@ def logic(bits: int) -> Iterator[Row]:
     yield f"shl.b{bits}", kind, [kind, "u32"], lambda a, n: a << min(n, bits)
     for kind in (f"u{bits}", f"s{bits}"):
         yield f"shr.{kind}", kind, [kind, "u32"], lambda a, n: a >> min(n, bits)
+    if bits == 32:
+        yield "shf.l.wrap.b32", "u32", ["u32"] * 3, lambda a, b, n: (b << 32 | a) << n % 32 >> 32
 
 
 @each(bits=[16, 32, 64])

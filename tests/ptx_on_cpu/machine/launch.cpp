@@ -91,7 +91,7 @@ PTX_EXPORT int ptx_operation(const char* name, uint8_t* widths) {
   const auto found = table().find(name);
   if (found == table().end()) return -1;
   const Operation& o = found->second;
-  std::memcpy(widths, o.widths.data(), o.widths.size());
+  std::ranges::copy(o.widths, widths);
   return static_cast<int>(o.widths.size());
 }
 

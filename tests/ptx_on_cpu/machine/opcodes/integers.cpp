@@ -29,6 +29,12 @@ T shift_right(T a, uint32_t n) {
          (n >= 8 * sizeof(T) ? 1 : 0);
 }
 
+// The high word of b and a, b above a, shifted left.
+uint32_t funnel_left(uint32_t a, uint32_t b, uint32_t n) {
+  const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
+  return static_cast<uint32_t>(both << n % 32 >> 32);
+}
+
 template <class T>
 T move(T a) {
   return a;
@@ -112,6 +118,7 @@ void add_integer_operations(Table& table) {
   add_wide_products<uint16_t, uint32_t>(table, "u16");
   add_wide_products<int32_t, int64_t>(table, "s32");
   add_wide_products<uint32_t, uint64_t>(table, "u32");
+  table["shf.l.wrap.b32"] = lanes<funnel_left>();
   table["mul.hi.u32"] = lanes<multiply_high<uint32_t, uint64_t>>();
   table["mul.hi.u64"] = lanes<multiply_high<uint64_t, unsigned __int128>>();
 
