@@ -15,15 +15,9 @@ from tests.ptx_on_cpu import cuda
 pytestmark = pytest.mark.slow
 
 Case = tuple[Call, str, torch.dtype]
-
-
-def draws(call: Call) -> bool:
-    return "seed" in call.tensors and call.op.name.endswith("_forward")
-
-
 # The kernels whose PTX for sm_80 differs: those that may start before the one ahead has ended, sums
 # and masks, whose seed was drawn; and dropout's masks, which compare numbers of 16 bits in pairs.
-OF_SM_80 = [case for case in NUMBERS if has_sums(case[0]) or draws(case[0])]
+OF_SM_80 = [case for case in NUMBERS if has_sums(case[0]) or "mask" in case[0].op.outputs]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,11 @@ ACCESS = re.compile(r"(global|buffer|flat)_(load|store|atomic)")
 WIDE = re.compile(r"(global|buffer)_(load|store)_dwordx4")
 MASK = re.compile(r"(global|buffer)_(load_[us]byte|store_byte|load_dwordx2)")  # and its seed
 UNALIGNED = "unaligned gate_forward normal float64"
+SPILLED_SCALARS = {
+    "glu_backward_weight cauchy float32 weighted": 2,
+    "soi_forward normal bfloat16 biased": 4,
+    "soi_forward laplace bfloat16 biased": 4,
+}
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +84,10 @@ def test_amd_scratch(amd_kernels: dict[str, str]) -> None:
 
 
 def test_amd_scalars(amd_kernels: dict[str, str]) -> None:
-    """Scalar registers that do not suffice are kept in lanes of vector registers, not in memory: a
-    few of the SOI map with a bias, and of the weighted unit."""
+    """Scalars for which registers do not suffice are kept in lanes of vector registers, not in
+    memory."""
     spilled = {name: spilled_scalars(assembly) for name, assembly in amd_kernels.items()}
-    assert not {name: count for name, count in spilled.items() if count > 4}
+    assert not {name: n for name, n in spilled.items() if n > SPILLED_SCALARS.get(name, 0)}
 
 
 def test_amd_doubles(amd_kernels: dict[str, str]) -> None:
