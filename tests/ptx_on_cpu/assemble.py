@@ -154,6 +154,9 @@ class _Assembler:
                 operands.append(operand)
                 if k == 0 and opcode.startswith("shfl"):
                     operands.append("_")
+        if opcode.startswith(("cp.async.ca", "cp.async.cg")):
+            to, source, size, *read = operands  # without `read`, all bytes are
+            opcode, operands = f"{opcode}.{int(size, 0)}", [to, source, *(read or [size])]
         return opcode, operands, offset
 
 

@@ -244,6 +244,17 @@ def test_copies_arrive_in_groups() -> None:
     assert torch.equal(out.flatten(), given)
 
 
+def test_a_copy_that_reads_nothing_is_of_zeros() -> None:
+    """Lanes from 16 on read nothing; their addresses are beyond the tensor."""
+    given, out = torch.arange(1, 65).int(), torch.ones(128, dtype=torch.int32)
+    some = "setp.lt.u32 %p1, %r0, 16; selp.b32 %r2, 16, 0, %p1;"
+    copy = PLACE + some + "mad.wide.u32 %rd18, %r0, 16, %rd0;"
+    copy += BEGIN.format(18).replace("16;", "0x10, %r2;") + COMMIT + WAIT.format(0) + READ
+    write = "mad.wide.u32 %rd19, %r0, 16, %rd1; st.global.v4.b32 [%rd19], {%r4, %r5, %r6, %r7};"
+    launch(module(copy + write, 2, shared=512), [given, out])
+    assert torch.equal(out, torch.cat([given, torch.zeros_like(given)]))
+
+
 # Faults
 
 
@@ -289,7 +300,7 @@ FAULTS = {
     ),
     COPY + COMMIT + WAIT.format(0) + "xor.b32 %r1, %r1, 16;" + READ:
         "racecheck: byte 16 of shared memory is read after thread 1 wrote it",
-    COPY.replace("16;", "8;"): "a copy has 16 bytes",
+    COPY.replace("16;", "16, 8;"): "a copy reads all of its bytes or none",
     EXCHANGE.replace("%r1, 4;", "%r1, 128;").format("bar.warp.sync -1;"):
         "racecheck: byte 128 of shared memory is read after thread 32 wrote it",
     "setp.eq.u32 %p1, %r0, 5; @%p1 bra END; bar.warp.sync -1; END:":
