@@ -1,6 +1,5 @@
 """Starts the kernels of ``rows``, for tensors of any layout."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ class Key(NamedTuple):
     gate: str
     dtype: torch.dtype
     operands: tuple[bool, ...]  # which of the matrices and vectors are given
+    limited: bool  # whether there is a limit
     aligned: bool
     whole: bool  # whether rows consist of whole vectors
     consecutive: tuple[bool, ...]  # for each matrix, whether its columns are
@@ -45,7 +45,7 @@ def specialize(key: Key) -> Specialization:
     operand = pointer(key.dtype, key.aligned)
     arguments: tuple[Type, ...] = (
         *(operand if given else None for given in key.operands),
-        number,
+        number if key.limited else None,
         number,
         "i64",
         integer(key.dtype, key.whole),
@@ -101,6 +101,7 @@ def over_rows(
         options.gate,
         first.dtype,
         tuple([t is not None for t in tensors]),
+        options.limit is not None,
         are_aligned(tensors, m.row_strides),
         m.columns * first.itemsize % VECTOR_BYTES == 0,
         tuple([stride == 1 for stride in m.column_strides]),
@@ -108,6 +109,5 @@ def over_rows(
         tiles.columns,
         tiles.columns_first,
     )
-    limit = math.inf if options.limit is None else options.limit
     integers = (m.rows, m.columns, *m.row_strides, *m.column_strides)
-    launch(op, key, specialize, tiles.grid, tensors, (limit, options.up_offset, *integers))
+    launch(op, key, specialize, tiles.grid, tensors, (options.limit, options.up_offset, *integers))

@@ -10,14 +10,26 @@ from gelu_kernels.triton_kernels.tile import inside, origin, tile
 
 
 @triton.jit
+def limited(x, limit):
+    """x, or `limit` if there is one and it is less; NaN stays NaN."""
+    if limit is None:
+        return x
+    else:
+        return at_most(x, limit)
+
+
+@triton.jit
 def clamped(x, limit):
-    return negated(at_most(negated(at_most(x, limit)), limit))
+    return negated(limited(negated(limited(x, limit)), limit))
 
 
 @triton.jit
 def unless_above(x, limit, y):
-    """The gradient of x, from y, that of at_most(x, limit); NaN does not exceed the limit."""
-    return tl.where(x > limit, 0.0, y)
+    """The gradient of x, from y, that of limited(x, limit); NaN does not exceed the limit."""
+    if limit is None:
+        return y
+    else:
+        return tl.where(x > limit, 0.0, y)
 
 
 @triton.jit
@@ -55,7 +67,7 @@ def rows_forward(
     xs = tl.load(tile(x, x_row, x_column, row, column, ROWS, COLUMNS), mask)
     ups = tl.load(tile(up, up_row, up_column, row, column, ROWS, COLUMNS), mask)
     factor = clamped(number(ups, C), limit) + up_offset
-    result = as_factor(VALUE(at_most(number(xs, C), limit), C), C) * factor
+    result = as_factor(VALUE(limited(number(xs, C), limit), C), C) * factor
     if weight is not None:
         result *= load_weights(weight, row, rows, ROWS)
     tl.store(tile(y, y_row, y_column, row, column, ROWS, COLUMNS), result.to(xs.dtype), mask)
@@ -72,7 +84,7 @@ def gradients(
     stored = tl.load(x, mask, other=0.0)
     ups = number(tl.load(up, mask, other=0.0), C)
     xs = number(stored, C)
-    least = at_most(xs, limit)
+    least = limited(xs, limit)
     factor = clamped(ups, limit) + up_offset
     value = as_factor(VALUE(least, C), C)
     dy_weight = dys
@@ -131,14 +143,15 @@ def rows_backward(
     with its columns as the lanes."""
     row, first = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     real: tl.constexpr = tl.float64 if x.dtype.element_ty == tl.float64 else tl.float32
-    end = first + COLUMNS
     weights = None
     lanes = tl.zeros((ROWS, COLUMNS), real)
     if weight is not None:
         weights = load_weights(weight, row, rows, ROWS)
-    if dweight is not None:
-        end = columns
-    for column in range(first, end, COLUMNS):
+    end = first + COLUMNS if dweight is None else columns
+    # On NVIDIA's GPUs two tiles are copied into shared memory ahead: predicted for an H200, 99 % of
+    # a copy's speed in 16 bits in place of 63. On AMD's, scalar registers would not suffice.
+    stages: tl.constexpr = 3 if dweight is not None and C.backend == "cuda" else 1
+    for column in tl.range(first, end, COLUMNS, num_stages=stages):
         lanes += gradients(
             tile(dx, dx_row, dx_column, row, column, ROWS, COLUMNS),
             tile(dup, dup_row, dup_column, row, column, ROWS, COLUMNS),
