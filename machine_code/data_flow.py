@@ -24,9 +24,9 @@ def operands_of(instruction: Instruction) -> list[str]:
 
 def written_operands(instruction: Instruction) -> list[str]:
     """The first operand, and the next one if it is a predicate: a carry, or the other result of a
-    comparison."""
+    comparison. That of a copy into shared memory is an address."""
     first, *others = operands_of(instruction)
-    if instruction.name in ("BRA", "EXIT") or not REGISTER.fullmatch(first):
+    if instruction.name in ("BRA", "EXIT", "LDGSTS") or not REGISTER.fullmatch(first):
         return []
     return [first, *(x for x in others[:1] if re.fullmatch(r"U?P[\dT]", x))]
 
