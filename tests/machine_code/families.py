@@ -120,8 +120,8 @@ FAMILIES: dict[str, dict[tuple[str, bool, int], Limits]] = {
         ("soi_backward_bias", True, 16): Limits(48, 39, 93, 94),
         ("cdf_gate_forward", True, 32): Limits(16, 97, 70, 83),
         ("cdf_gate_forward", True, 16): Limits(24, 80, 73, 87),
-        ("cdf_gate_backward", True, 32): Limits(16, 85, 49, 60),
-        ("cdf_gate_backward", True, 16): Limits(16, 104, 49, 60),
+        ("cdf_gate_backward", True, 32): Limits(16, 101, 88, 97),
+        ("cdf_gate_backward", True, 16): Limits(16, 102, 89, 97),
     },
 }
 

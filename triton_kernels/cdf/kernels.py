@@ -16,6 +16,10 @@ from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
 from gelu_kernels.triton_kernels.storage import number, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
+# Of sum_columns. A turn of two tiles has half of the loop's instructions for an element; with four
+# the code would need registers for fewer warps.
+TURN = tl.constexpr(2 * ROW_LANES)
+STAGES = tl.constexpr(3)  # this turn and two buffers for the next ones
 LARGEST_BFLOAT16 = tl.constexpr(2.0**128 - 2.0**120)
 
 
@@ -152,20 +156,21 @@ def map_rows(
 
 
 @triton.jit
-def backward_rows(
-    dx, dy, x, loc, extra, inverse, mask, TAIL: tl.constexpr, DENSITY: tl.constexpr,
-    DISTRIBUTION_AT: tl.constexpr, C: tl.constexpr,
+def add_rows(
+    loc_sums, scale_sums, dx, dy, x, loc, extra, inverse, mask, HAS_OTHERS: tl.constexpr,
+    TAIL: tl.constexpr, DENSITY: tl.constexpr, DISTRIBUTION_AT: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Stores dx, and returns the terms of the sums, which are zeros outside of the matrix: that of
-    loc, and that of scale or, in 16 bits, its quotient by the one of loc."""
-    dtype: tl.constexpr = x.dtype
-    dy, x = number(dy, C), number(x, C)
+    """Stores dx, and returns the sums with the terms of a tile: that of loc, and that of scale or,
+    in 16 bits, its quotient by the one of loc. HAS_OTHERS: the tile has rows outside of the matrix,
+    whose terms are left out."""
+    stored = tl.load(x, mask)
+    dy, x = number(tl.load(dy, mask), C), number(stored, C)
     if C.form == "wide":
         z, distribution, density = point(x, loc, extra, inverse, TAIL, DENSITY, C)
         steepness = tl.where(inverse == float("inf"), 0.0, density * inverse)
         slope = tl.where(steepness == 0, 0.0, x * steepness)
         moment = tl.where(steepness == 0, 0.0, slope * z)
-        tl.store(dx, (dy * (distribution + slope)).to(dtype), mask)
+        result = dy * (distribution + slope)
         of_loc = negated(dy * slope)
         of_scale = negated(dy * moment)
     else:
@@ -173,11 +178,16 @@ def backward_rows(
         of_scale = x - loc
         limit: tl.constexpr = C.distribution_limit if C.share == 0 else 1.0
         tail, density = DISTRIBUTION_AT(clipped(tl.abs(of_scale) * inverse, limit), C)
-        distribution = distribution_of(of_scale, tail)
         slope = dy * (density * extra * x)
-        tl.store(dx, fma(dy, distribution, slope).to(dtype), mask)
+        result = fma(dy, distribution_of(of_scale, tail), slope)
         of_loc = negated(slope)
-    return tl.where(mask, of_loc, 0.0), tl.where(mask, of_scale, 0.0)
+    tl.store(dx, result.to(stored.dtype), mask)
+    if HAS_OTHERS:
+        of_loc, of_scale = tl.where(mask, of_loc, 0.0), tl.where(mask, of_scale, 0.0)
+    if C.form == "wide":
+        return loc_sums + of_loc, scale_sums + of_scale
+    else:
+        return loc_sums + of_loc, fma(of_loc, of_scale, scale_sums)
 
 
 @triton.jit
@@ -206,16 +216,16 @@ def sum_columns(
     COLUMNS_FIRST: tl.constexpr,
     OVERLAPS: tl.constexpr,
 ):
-    """Like ``gate.kernels.sum_columns``, with two sums for each column."""
+    """Like ``gate.kernels.sum_columns``, with two sums for each column, and with the rows of the
+    next turn on their way to shared memory. Only the last rows of a block need masks of rows."""
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
-    column = first + tl.arange(0, COLUMNS)[None, :]
+    # As a tile, so that a thread has the columns of its vectors.
+    column = tl.broadcast_to(first + tl.arange(0, COLUMNS)[None, :], (ROW_LANES, COLUMNS))
     in_row = column < columns
-    locs = tl.broadcast_to(widened(tl.load(loc + column, in_row)), (ROW_LANES, COLUMNS))
-    scales = tl.broadcast_to(
-        bounded(widened(tl.load(scale + column, in_row, other=1.0))), (ROW_LANES, COLUMNS)
-    )
+    locs = widened(tl.load(loc + column, in_row))
+    scales = bounded(widened(tl.load(scale + column, in_row, other=1.0)))
     inverses = inverse_of(scales, C)
     extras = scales
     if C.form == "half":
@@ -225,32 +235,33 @@ def sum_columns(
             inverses = inverses * C.share
     begin = block * block_rows
     end = tl.minimum(begin + block_rows, rows)
-    lane = tl.arange(0, ROW_LANES)[:, None]
+    turns = begin + (end - begin) // TURN * TURN
     loc_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
     scale_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
-    mask = (begin + lane < end) & in_row
-    dys = tl.load(tile(dy, dy_row, dy_column, begin, first, ROW_LANES, COLUMNS), mask)
-    xs = tl.load(tile(x, x_row, x_column, begin, first, ROW_LANES, COLUMNS), mask)
-    for row in range(begin, end, ROW_LANES):
-        next_row = row + ROW_LANES
-        next_mask = (next_row + lane < end) & in_row
-        next_dys = tl.load(
-            tile(dy, dy_row, dy_column, next_row, first, ROW_LANES, COLUMNS), next_mask
+    for turn in tl.range(begin, turns, TURN, num_stages=STAGES):
+        for row in tl.static_range(0, TURN, ROW_LANES):
+            loc_sums, scale_sums = add_rows(
+                loc_sums,
+                scale_sums,
+                tile(dx, dx_row, dx_column, turn + row, first, ROW_LANES, COLUMNS),
+                tile(dy, dy_row, dy_column, turn + row, first, ROW_LANES, COLUMNS),
+                tile(x, x_row, x_column, turn + row, first, ROW_LANES, COLUMNS),
+                *(locs, extras, inverses, in_row, False, TAIL, DENSITY, DISTRIBUTION_AT, C),
+            )
+    for row in range(turns, end, ROW_LANES):
+        mask = (row + tl.arange(0, ROW_LANES)[:, None] < end) & in_row
+        loc_sums, scale_sums = add_rows(
+            loc_sums,
+            scale_sums,
+            tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS),
+            tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS),
+            tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS),
+            *(locs, extras, inverses, mask, True, TAIL, DENSITY, DISTRIBUTION_AT, C),
         )
-        next_xs = tl.load(tile(x, x_row, x_column, next_row, first, ROW_LANES, COLUMNS), next_mask)
-        to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
-        of_loc, of_scale = backward_rows(
-            to, dys, xs, locs, extras, inverses, mask, TAIL, DENSITY, DISTRIBUTION_AT, C
-        )
-        loc_sums += of_loc
-        if C.form == "wide":
-            scale_sums += of_scale
-        else:
-            scale_sums = fma(of_loc, of_scale, scale_sums)
-        dys, xs, mask = next_dys, next_xs, next_mask
     if C.form == "half":
         scale_sums *= extras
     zeros = tl.zeros((COLUMNS,), locs.dtype)
+    column = first + tl.arange(0, COLUMNS)
     place = block * columns + column
-    tl.store(loc_partial + place, add_in_order(zeros, tl.trans(loc_sums))[None, :], in_row)
-    tl.store(scale_partial + place, add_in_order(zeros, tl.trans(scale_sums))[None, :], in_row)
+    tl.store(loc_partial + place, add_in_order(zeros, tl.trans(loc_sums)), column < columns)
+    tl.store(scale_partial + place, add_in_order(zeros, tl.trans(scale_sums)), column < columns)
