@@ -19,7 +19,6 @@ from gelu_kernels.triton_kernels.tile import origin, tile
 # Of sum_columns. A turn of two tiles has half of the loop's instructions for an element; with four
 # the code would need registers for fewer warps.
 TURN = tl.constexpr(2 * ROW_LANES)
-STAGES = tl.constexpr(3)  # this turn and two buffers for the next ones
 LARGEST_BFLOAT16 = tl.constexpr(2.0**128 - 2.0**120)
 
 
@@ -217,7 +216,7 @@ def sum_columns(
     OVERLAPS: tl.constexpr,
 ):
     """Like ``gate.kernels.sum_columns``, with two sums for each column, and with the rows of the
-    next turn on their way to shared memory. Only the last rows of a block need masks of rows."""
+    next turns on their way to shared memory. Only the last rows of a block need masks of rows."""
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
@@ -238,7 +237,9 @@ def sum_columns(
     turns = begin + (end - begin) // TURN * TURN
     loc_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
     scale_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
-    for turn in tl.range(begin, turns, TURN, num_stages=STAGES):
+    # As in ``glu.rows``.
+    stages: tl.constexpr = 3 if C.backend == "cuda" else 1
+    for turn in tl.range(begin, turns, TURN, num_stages=stages):
         for row in tl.static_range(0, TURN, ROW_LANES):
             loc_sums, scale_sums = add_rows(
                 loc_sums,
