@@ -123,7 +123,9 @@ def jump_address(opcode: str, operands: str) -> re.Match | None:
 def decode(opcode: str, operands: str, predicate: str) -> Instruction:
     address = jump_address(opcode, operands)
     target = int(address[1], 16) // INSTRUCTION_BYTES if address else None
-    return Instruction(opcode, operands, "" if predicate == "@PT" else predicate, target)
+    # P2R has no guard there, but PR, its operand.
+    guard = "" if predicate in ("@PT", "PR") else predicate
+    return Instruction(opcode, operands, guard, target)
 
 
 def pair_sums(ptx: str) -> dict[str, int]:

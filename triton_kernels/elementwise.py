@@ -89,7 +89,10 @@ def over_tiles(
     tensors = (*operands, *rows)
     given = tuple([t is not None for t in tensors])
     read = sum(given[len(outputs) : len(operands)])
-    tiles = map_tiles(m.rows, m.columns, x.itemsize, read, sum(given[len(operands) :]))
+    # Two vectors of each of three operands have room in 16 bits: predicted for the double backward,
+    # 91 % of a copy's speed in place of 80.
+    tiled = min(read, 2) if x.itemsize == 2 else read
+    tiles = map_tiles(m.rows, m.columns, x.itemsize, tiled, sum(given[len(operands) :]))
     key = Key(
         kernel,
         gate,

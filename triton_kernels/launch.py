@@ -136,7 +136,9 @@ def _interpreted(s: Specialization) -> Start:
     if "OVERLAPS" in kernel.arg_names:
         constants = (*constants, False)
 
-    def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
+    def start(
+        grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float | None]
+    ) -> None:
         # The interpreter uses the tensor's dtype, which NumPy may lack.
         bits = {"*u8": torch.uint8, "*i32": torch.int32}
         types = [str(type).partition(":")[0] for type in s.arguments[: len(tensors)]]
@@ -159,7 +161,9 @@ def _compiled(op: str, s: Specialization, device: torch.device) -> Start:
     # The launcher expects an argument for each compiled-in value, and ignores it.
     compiled_in = (None,) * (len(kernel.src.fn.arg_names) - len(s.arguments))
 
-    def start(grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> None:
+    def start(
+        grid: Grid, tensors: Sequence[Tensor | None], numbers: Sequence[float | None]
+    ) -> None:
         if active.get_current_device() != index:
             with on_device(device):
                 return start(grid, tensors, numbers)
@@ -180,7 +184,7 @@ def launch(
     specialize: Callable[[Hashable], Specialization],
     grid: Grid,
     tensors: Sequence[Tensor | None],
-    numbers: Sequence[float],
+    numbers: Sequence[float | None],
 ) -> None:
     """Starts the kernel that ``specialize(key)`` describes, on the tensors' device and its current
     stream. Without a GPU, TRITON_INTERPRET=1 lets Triton interpret it."""

@@ -17,10 +17,6 @@ SEGMENT_BYTES = 32 * VECTOR_BYTES  # one access of a warp
 # processors.
 VECTORS = {1: 4, 2: 2, 3: 1}
 
-# Of 16-bit elements with no vectors along the columns: ptxas issues four loads one at a time. With
-# two it has registers for 48 warps on a processor in place of 24.
-ALONE_VECTORS = 2
-
 # Octets that a thread loads before it computes. In 16 bits, with two operands, twice as many:
 # predicted for dropout of a gated linear unit, 91 % of a copy's speed in place of 81. With one
 # operand ptxas would issue four loads one at a time.
@@ -63,9 +59,7 @@ def map_tiles(rows: int, columns: int, itemsize: int, inputs: int, along: int = 
     in the same columns: in bfloat16 four take 31 instructions for an element, and two 36."""
     has_scale = along == 2
     vectors = VECTORS[inputs]
-    if itemsize == 2 and along == 0:
-        vectors = min(vectors, ALONE_VECTORS)
-    elif itemsize == 8 and has_scale:  # with four, a thread would need more than 128 registers
+    if itemsize == 8 and has_scale:  # with four, a thread would need more than 128 registers
         vectors = min(vectors, 2)
     if rows * columns * itemsize <= SMALL_BYTES:
         vectors = 1

@@ -181,7 +181,7 @@ def test_more_than_two_to_the_31_elements(driver: State) -> None:
     check_launch(call)
     v = call.values
     assert (v["out"], v["x"]) == (y.data_ptr(), x.data_ptr())
-    assert (v["rows"], v["columns"], call.grid) == (1, 2**31 + 64, (2**19 + 1, 1, 1))
+    assert (v["rows"], v["columns"], call.grid) == (1, 2**31 + 64, (2**18 + 1, 1, 1))
 
 
 def test_more_than_two_to_the_31_columns(driver: State) -> None:

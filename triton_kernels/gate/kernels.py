@@ -6,7 +6,11 @@ from triton.language.extra.cuda import gdc_launch_dependents
 
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
 from gelu_kernels.triton_kernels.storage import as_factor, number, round_value, widened
-from gelu_kernels.triton_kernels.tile import origin, tile
+from gelu_kernels.triton_kernels.tile import inside, origin, tile
+from gelu_kernels.triton_kernels.tuning import THREADS, VECTOR_BYTES
+
+# One access of all threads of a program.
+PROGRAM_BITS = tl.constexpr(THREADS * VECTOR_BYTES * 8)
 
 
 @triton.jit
@@ -78,6 +82,59 @@ def map_rows(
         column_mask = column + tl.arange(0, COLUMNS)[None, :] < columns
         mask = (row + tl.arange(0, ROWS)[:, None] < rows) & column_mask
         apply(outs, others, factors, xs, biases, mask, column_mask, F, C)
+
+
+@triton.jit
+def store_value(out, x, mask, F: tl.constexpr, C: tl.constexpr):
+    tl.store(out, round_value(F(number(x, C), C), x, C), mask)
+
+
+@triton.jit
+def map_alone(
+    out,
+    x,
+    rows,
+    columns,
+    out_row,
+    x_row,
+    out_column,
+    x_column,
+    F: tl.constexpr,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+):
+    """out = F(x), the value of a gate, with strides and tiles as in ``map_rows``. A thread has a
+    vector in each part of a tile, and loads all that are whole before it computes the first. The
+    branch before a part keeps ptxas from moving its load to where it is needed, one latency after
+    the other."""
+    SIZE: tl.constexpr = min(ROWS * COLUMNS, PROGRAM_BITS // x.dtype.element_ty.primitive_bitwidth)
+    WIDTH: tl.constexpr = min(COLUMNS, SIZE)
+    HEIGHT: tl.constexpr = SIZE // WIDTH
+    ACROSS: tl.constexpr = COLUMNS // WIDTH
+    PARTS: tl.constexpr = ROWS * COLUMNS // SIZE
+    first_row, first_column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
+    parts = ()
+    for k in tl.static_range(PARTS):
+        row = first_row + k // ACROSS * HEIGHT
+        column = first_column + k % ACROSS * WIDTH
+        is_whole = (row + HEIGHT <= rows) & (column + WIDTH <= columns)
+        # Compared as tiles: where one is expected, Triton's interpreter makes int64 of a number.
+        end_row = tl.full((HEIGHT, WIDTH), row + HEIGHT, tl.int64)
+        end_column = tl.full((HEIGHT, WIDTH), column + WIDTH, tl.int64)
+        mask = (end_row <= rows) & (end_column <= columns)
+        loaded = tl.load(tile(x, x_row, x_column, row, column, HEIGHT, WIDTH), mask)
+        parts += ((row, column, is_whole, loaded),)
+    for k in tl.static_range(PARTS):
+        row, column, is_whole, loaded = parts[k]
+        outs = tile(out, out_row, out_column, row, column, HEIGHT, WIDTH)
+        if is_whole:
+            store_value(outs, loaded, None, F, C)
+        else:
+            mask = inside(row, column, rows, columns, HEIGHT, WIDTH)
+            cut = tl.load(tile(x, x_row, x_column, row, column, HEIGHT, WIDTH), mask)
+            store_value(outs, cut, mask, F, C)
 
 
 @triton.jit
