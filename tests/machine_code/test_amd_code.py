@@ -15,12 +15,12 @@ WIDE = re.compile(r"(global|buffer)_(load|store)_dwordx4")
 MASK = re.compile(r"(global|buffer)_(load_[us]byte|store_byte|load_dwordx2)")  # and its seed
 UNALIGNED = "unaligned gate_forward normal float64"
 SPILLED_SCALARS = {
-    "cdf_gate_backward normal float32 located": 30,
-    "cdf_gate_backward normal_tanh float32 located": 30,
-    "cdf_gate_backward logistic_1702 float32 located": 20,
-    "cdf_gate_backward logistic float32 located": 18,
-    "cdf_gate_backward laplace float32 located": 16,
-    "cdf_gate_backward cauchy float32 located": 18,
+    "cdf_gate_backward normal float32 located": 20,
+    "cdf_gate_backward normal_tanh float32 located": 20,
+    "cdf_gate_backward logistic_1702 float32 located": 12,
+    "cdf_gate_backward logistic float32 located": 12,
+    "cdf_gate_backward laplace float32 located": 10,
+    "cdf_gate_backward cauchy float32 located": 12,
     "glu_backward_weight cauchy float32 weighted": 2,
     "soi_forward normal bfloat16 biased": 4,
     "soi_forward laplace bfloat16 biased": 4,
