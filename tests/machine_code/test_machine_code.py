@@ -44,7 +44,6 @@ H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 MOST_SOI_SLOTS = {"cuda": 23, "triton": 33}
 
 SPILLED = [
-    ("gate_backward_bias cauchy bfloat16 biased", 8),
     ("cdf_gate_backward cauchy float32 located", 16),  # for sm_100
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),

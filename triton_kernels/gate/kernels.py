@@ -11,6 +11,7 @@ from gelu_kernels.triton_kernels.tuning import THREADS, VECTOR_BYTES
 
 # One access of all threads of a program.
 PROGRAM_BITS = tl.constexpr(THREADS * VECTOR_BYTES * 8)
+TURN = tl.constexpr(2 * ROW_LANES)  # of sum_columns
 
 
 @triton.jit
@@ -138,22 +139,15 @@ def map_alone(
 
 
 @triton.jit
-def backward_rows(dx, dy, x, bias, mask, F: tl.constexpr, C: tl.constexpr):
-    """Stores dx, and returns the terms of the sums, which are 0 outside of the matrix."""
-    result = widened(dy) * F(widened(x) + bias, C)
-    tl.store(dx, result.to(x.dtype), mask)
-    return tl.where(mask, result, 0.0)
-
-
-@triton.jit
-def load_rows(
-    dy, x, row, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS: tl.constexpr
+def add_rows(
+    sums, dx, dy, x, bias, mask, HAS_OTHERS: tl.constexpr, F: tl.constexpr, C: tl.constexpr
 ):
-    """A tile of dy and of x, and which of its elements are in the matrix."""
-    mask = (row + tl.arange(0, ROW_LANES)[:, None] < end) & in_row
-    dys = tl.load(tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS), mask)
-    xs = tl.load(tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS), mask)
-    return dys, xs, mask
+    """Stores dx, and returns the sums with the terms of a tile. HAS_OTHERS: the tile has rows
+    outside of the matrix, whose terms are 0."""
+    stored = tl.load(x, mask)
+    result = widened(tl.load(dy, mask)) * F(widened(stored) + bias, C)
+    tl.store(dx, result.to(stored.dtype), mask)
+    return sums + (tl.where(mask, result, 0.0) if HAS_OTHERS else result)
 
 
 @triton.jit
@@ -180,37 +174,40 @@ def sum_columns(
 ):
     """dx = dy F(x + bias), and partial[b] = the sum of the unrounded dx over block b of the rows.
 
-    The rows of a block are dealt in turn to the rows of a tile. Two tiles are in flight: each is
-    loaded again as soon as it has been used.
+    The rows of a block are dealt in turn to the rows of a tile. On NVIDIA's GPUs the rows of the
+    next turns are copied into shared memory. Only the last rows need masks of rows.
     """
     if OVERLAPS:
         gdc_launch_dependents()
     block, first = origin(1, COLUMNS, COLUMNS_FIRST)
-    column = first + tl.arange(0, COLUMNS)[None, :]
+    # As a tile, so that a thread has the columns of its vectors.
+    column = tl.broadcast_to(first + tl.arange(0, COLUMNS)[None, :], (ROW_LANES, COLUMNS))
     in_row = column < columns
     biases = widened(tl.load(bias + column, in_row))
     begin = block * block_rows
     end = tl.minimum(begin + block_rows, rows)
+    turns = begin + (end - begin) // TURN * TURN
     sums = tl.zeros((ROW_LANES, COLUMNS), biases.dtype)
-    dys, xs, mask = load_rows(
-        dy, x, begin, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
-    )
-    row = begin + ROW_LANES
-    next_dys, next_xs, next_mask = load_rows(
-        dy, x, row, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
-    )
-    for row in range(begin, end, 2 * ROW_LANES):
-        to = tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS)
-        sums += backward_rows(to, dys, xs, biases, mask, F, C)
-        after = row + 2 * ROW_LANES
-        dys, xs, mask = load_rows(
-            dy, x, after, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
+    stages: tl.constexpr = 3 if C.backend == "cuda" else 1
+    for turn in tl.range(begin, turns, TURN, num_stages=stages):
+        for row in tl.static_range(0, TURN, ROW_LANES):
+            sums = add_rows(
+                sums,
+                tile(dx, dx_row, dx_column, turn + row, first, ROW_LANES, COLUMNS),
+                tile(dy, dy_row, dy_column, turn + row, first, ROW_LANES, COLUMNS),
+                tile(x, x_row, x_column, turn + row, first, ROW_LANES, COLUMNS),
+                *(biases, in_row, False, F, C),
+            )
+    for row in range(turns, end, ROW_LANES):
+        mask = (row + tl.arange(0, ROW_LANES)[:, None] < end) & in_row
+        sums = add_rows(
+            sums,
+            tile(dx, dx_row, dx_column, row, first, ROW_LANES, COLUMNS),
+            tile(dy, dy_row, dy_column, row, first, ROW_LANES, COLUMNS),
+            tile(x, x_row, x_column, row, first, ROW_LANES, COLUMNS),
+            *(biases, mask, True, F, C),
         )
-        to = tile(dx, dx_row, dx_column, row + ROW_LANES, first, ROW_LANES, COLUMNS)
-        sums += backward_rows(to, next_dys, next_xs, biases, next_mask, F, C)
-        after += ROW_LANES
-        next_dys, next_xs, next_mask = load_rows(
-            dy, x, after, first, end, in_row, dy_row, x_row, dy_column, x_column, COLUMNS
-        )
-    total = add_in_order(tl.zeros((COLUMNS,), sums.dtype), tl.trans(sums))[None, :]
-    tl.store(partial + block * columns + column, total, in_row)
+    column = first + tl.arange(0, COLUMNS)
+    place = block * columns + column
+    total = add_in_order(tl.zeros((COLUMNS,), sums.dtype), tl.trans(sums))
+    tl.store(partial + place, total, column < columns)
