@@ -12,6 +12,10 @@ from triton.language.extra.cuda import gdc_wait
 ROW_LANES = tl.constexpr(8)
 BLOCK_LANES = tl.constexpr(32)
 
+# Rows of a turn of a first stage's loop. A turn of two tiles has half of the loop's instructions
+# for an element; with four the code would need registers for fewer warps.
+TURN = tl.constexpr(2 * ROW_LANES)
+
 
 @triton.jit
 def add_in_order(total, sums):

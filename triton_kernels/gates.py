@@ -34,5 +34,8 @@ def constants(gate: str, precision: str, backend: str, **others: object) -> Cons
         last_zero=LAST_ZEROS.get(precision),
         largest=LARGEST.get(precision),
         backend=backend,
+        # Of a loop over tiles: on NVIDIA's GPUs two tiles are copied into shared memory ahead. On
+        # AMD's, scalar registers would not suffice.
+        stages=3 if backend == "cuda" else 1,
         **others,
     )

@@ -12,13 +12,10 @@ from gelu_kernels.triton_kernels.arithmetic import (
     quotient,
     reciprocal,
 )
-from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
+from gelu_kernels.triton_kernels.column_sums import ROW_LANES, TURN, add_in_order
 from gelu_kernels.triton_kernels.storage import number, widened
 from gelu_kernels.triton_kernels.tile import origin, tile
 
-# Of sum_columns. A turn of two tiles has half of the loop's instructions for an element; with four
-# the code would need registers for fewer warps.
-TURN = tl.constexpr(2 * ROW_LANES)
 LARGEST_BFLOAT16 = tl.constexpr(2.0**128 - 2.0**120)
 
 
@@ -237,9 +234,7 @@ def sum_columns(
     turns = begin + (end - begin) // TURN * TURN
     loc_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
     scale_sums = tl.zeros((ROW_LANES, COLUMNS), locs.dtype)
-    # As in ``glu.rows``.
-    stages: tl.constexpr = 3 if C.backend == "cuda" else 1
-    for turn in tl.range(begin, turns, TURN, num_stages=stages):
+    for turn in tl.range(begin, turns, TURN, num_stages=C.stages):
         for row in tl.static_range(0, TURN, ROW_LANES):
             loc_sums, scale_sums = add_rows(
                 loc_sums,

@@ -4,14 +4,13 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents
 
-from gelu_kernels.triton_kernels.column_sums import ROW_LANES, add_in_order
+from gelu_kernels.triton_kernels.column_sums import ROW_LANES, TURN, add_in_order
 from gelu_kernels.triton_kernels.storage import as_factor, number, round_value, widened
 from gelu_kernels.triton_kernels.tile import inside, origin, tile
 from gelu_kernels.triton_kernels.tuning import THREADS, VECTOR_BYTES
 
 # One access of all threads of a program.
 PROGRAM_BITS = tl.constexpr(THREADS * VECTOR_BYTES * 8)
-TURN = tl.constexpr(2 * ROW_LANES)  # of sum_columns
 
 
 @triton.jit
@@ -188,8 +187,7 @@ def sum_columns(
     end = tl.minimum(begin + block_rows, rows)
     turns = begin + (end - begin) // TURN * TURN
     sums = tl.zeros((ROW_LANES, COLUMNS), biases.dtype)
-    stages: tl.constexpr = 3 if C.backend == "cuda" else 1
-    for turn in tl.range(begin, turns, TURN, num_stages=stages):
+    for turn in tl.range(begin, turns, TURN, num_stages=C.stages):
         for row in tl.static_range(0, TURN, ROW_LANES):
             sums = add_rows(
                 sums,
