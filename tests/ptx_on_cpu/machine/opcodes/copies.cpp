@@ -19,7 +19,7 @@ void copy(Team& t, const Instruction& i) {
     const int thread = t.first_thread + lane;
     as_lane(lane, [&] { t.block->copies[thread].begin(memory, to[lane], size, thread, data); });
   };
-  Team reading{t.block, t.first_thread, t.threads};
+  Team reading{t.block, t.first_thread, t.threads, nullptr, {}, false};
   std::copy(t.active, t.active + kLanes, reading.active);
   for_each_active(t, [&](int lane) {
     if (read[lane] == size) return;
