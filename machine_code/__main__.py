@@ -12,9 +12,10 @@ from pathlib import Path
 from machine_code import budgets, cuda_code
 from machine_code.budgets import Found
 from machine_code.cases import ARCHITECTURES, BACKENDS, CASES, Case
+from machine_code.cuda_code import CLASSES
 from machine_code.machines import MACHINES
 from machine_code.sass import Kernel
-from machine_code.vector_kernels import CLASSES, TYPES, VectorKernel, busiest, vector_kernels
+from machine_code.vector_kernels import TYPES, VectorKernel, busiest, vector_kernels
 
 PEERS = Path(__file__).parent / "peers.cu"
 

@@ -5,11 +5,11 @@ import re
 import shutil
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from gelu_kernels import _C
-from machine_code.elf import most_threads
+from machine_code.elf import functions, most_threads
 from machine_code.sass import (
     Kernel,
     decode,
@@ -23,6 +23,8 @@ from machine_code.sass import (
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = Path(_C.__file__).parent / "libgelu_kernels.so"
+# The gates by their classes in the names of kernels.
+CLASSES = {"".join(map(str.capitalize, name.split("_"))): name for name, *_ in _C.gates()}
 SOURCES = sorted((ROOT / "csrc" / "cuda").rglob("*.cu"))
 
 
@@ -36,29 +38,38 @@ def missing_programs(*programs: str) -> list[str]:
 
 
 @cache
-def kernels(architecture: str) -> list[Kernel]:
-    """Of the library."""
+def kernels(architecture: str, gate: str | None = None) -> list[Kernel]:
+    """Of the library: all, those of a gate, or with "" those of none."""
     with tempfile.TemporaryDirectory() as folder:
         run([tool("cuobjdump"), "-xelf", f"{architecture}.cubin", LIBRARY], cwd=folder)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            parts = list(pool.map(kernels_in, sorted(Path(folder).iterdir())))
+            parts = list(pool.map(partial(kernels_in, gate=gate), sorted(Path(folder).iterdir())))
     if not parts:
         raise LookupError(f"the library was not built for {architecture}")
     return [kernel for part in parts for kernel in part]
 
 
-def kernels_in(cubin: Path) -> list[Kernel]:
-    used, functions = resources(cubin), disassemble(cubin)
-    names, threads = demangle(list(used)), most_threads(cubin.read_bytes())
+def kernels_in(cubin: Path, gate: str | None = None) -> list[Kernel]:
+    content, used = cubin.read_bytes(), resources(cubin)
+    names, threads, places = demangle(list(used)), most_threads(content), functions(content)
+    chosen = [name for name in used if gate is None or gate_of(names[name]) == gate]
+    if not chosen:
+        return []
+    codes = disassemble(cubin, "-fun", ",".join(str(places[name]) for name in chosen))
     return [
         Kernel(
             names[name],
-            [decode(*fields) for fields in functions[name]],
+            [decode(*fields) for fields in codes[name]],
             *used[name],
             *([threads[name]] if name in threads else []),
         )
-        for name in used
+        for name in chosen
     ]
+
+
+def gate_of(name: str) -> str:
+    found = (CLASSES[word] for word in re.findall(r"\w+", name) if word in CLASSES)
+    return next(found, "")
 
 
 def compiler(architecture: str, fused: bool = False) -> list[str]:

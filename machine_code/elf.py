@@ -43,6 +43,18 @@ def string(strings: bytes, at: int) -> str:
     return strings[at:].partition(b"\0")[0].decode()
 
 
+def functions(cubin: bytes) -> dict[str, int]:
+    """The places of functions among the symbols."""
+    named = sections(cubin)
+    strings = content(cubin, named[".strtab"])
+    symbols = iter_unpack(SYMBOL, content(cubin, named[".symtab"]))
+    return {
+        string(strings, name): place
+        for place, (name, info, *_) in enumerate(symbols)
+        if info % 16 == FUNCTION
+    }
+
+
 def code(cubin: bytes) -> tuple[bytes, dict[int, str]]:
     """The code of the only kernel, and the names of its subroutines by their addresses."""
     named = sections(cubin)

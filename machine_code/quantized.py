@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from machine_code import cuda_code
 from machine_code.control_flow import Code, ControlFlow, Score, is_issued, is_wide_load
+from machine_code.cuda_code import CLASSES
 from machine_code.machines import by_pipe
 from machine_code.sass import Instruction, Kernel
-from machine_code.vector_kernels import CLASSES, TYPES, waits_on_loads
+from machine_code.vector_kernels import TYPES, waits_on_loads
 from machine_code.work import Work
 
 ALONG = ("row", "column", "both")  # of MX blocks

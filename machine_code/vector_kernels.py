@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from machine_code.cases import CASES, GATES, KERNELS, VECTOR_BYTES, Case
+from machine_code.cases import CASES, KERNELS, VECTOR_BYTES, Case
 from machine_code.control_flow import Code, ControlFlow, is_wide, is_wide_load, narrow_accesses
+from machine_code.cuda_code import CLASSES
 from machine_code.data_flow import registers, written
 from machine_code.sass import Kernel
 
@@ -114,7 +115,6 @@ class VectorKernel:
 
 
 TYPES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-CLASSES = {"".join(map(str.capitalize, gate.split("_"))): gate for gate in GATES}
 # By the class of a function that is mapped.
 FUNCTIONS = {
     "".join(map(str.capitalize, op.name.removeprefix("gate_").split("_"))): op.name

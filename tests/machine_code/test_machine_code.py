@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -70,33 +71,48 @@ def skip_without(missing: list[str]) -> None:
         pytest.skip(f"needs {', '.join(missing)}")
 
 
-@pytest.fixture(
-    scope="session",
-    params=[
-        # Triton takes a minute to compile all its kernels to machine code.
-        pytest.param(name, marks=pytest.mark.slow) if name == "triton" else name
-        for name in BACKENDS
-    ],
-)
-def backend(request: pytest.FixtureRequest) -> str:
-    skip_without(BACKENDS[request.param].missing_tools())
-    return request.param
+class Code(NamedTuple):
+    backend: str
+    architecture: str
+    gate: str | None = None  # None: every gate
 
 
-@pytest.fixture(
-    scope="session",
-    params=[
-        name if name == "sm_90" else pytest.param(name, marks=pytest.mark.slow)
-        for name in ARCHITECTURES
-    ],
-)
-def architecture(request: pytest.FixtureRequest) -> str:
+# The disassembler takes half a minute for all gates of CUDA, and Triton a minute to compile all its
+# kernels to machine code.
+ONE_GATE = pytest.param(Code("cuda", "sm_90", "normal"), id="cuda-sm_90-normal")
+
+
+def every_gate(*architectures: str) -> list:
+    codes = (Code(*names) for names in product(BACKENDS, architectures))
+    return [pytest.param(x, id="-".join(x[:2]), marks=pytest.mark.slow) for x in codes]
+
+
+@pytest.fixture(scope="session", params=[ONE_GATE, *every_gate(*ARCHITECTURES)])
+def code(request: pytest.FixtureRequest) -> Code:
+    skip_without(BACKENDS[request.param.backend].missing_tools())
     return request.param
 
 
 @pytest.fixture(scope="session")
-def kernels(backend: str, architecture: str) -> list[Kernel]:
-    return BACKENDS[backend].kernels(architecture)
+def backend(code: Code) -> str:
+    return code.backend
+
+
+@pytest.fixture(scope="session")
+def architecture(code: Code) -> str:
+    return code.architecture
+
+
+@pytest.fixture(scope="session")
+def gates(code: Code) -> list[str]:
+    return GATES if code.gate is None else [code.gate]
+
+
+@pytest.fixture(scope="session")
+def kernels(code: Code) -> list[Kernel]:
+    if code.gate is None:
+        return BACKENDS[code.backend].kernels(code.architecture)
+    return [x for gate in (code.gate, "") for x in cuda_code.kernels(code.architecture, gate)]
 
 
 @pytest.fixture(scope="session")
@@ -143,8 +159,11 @@ def is_short(kernel: Kernel) -> bool:
     return not re.search("fp64|float64", kernel.name)
 
 
-def test_every_case_is_found(vector_kernels: list[VectorKernel], backend: str) -> None:
-    assert set(busiest(vector_kernels)) == {case for case in CASES if case.backend == backend}
+def test_every_case_is_found(
+    vector_kernels: list[VectorKernel], backend: str, gates: list[str]
+) -> None:
+    cases = {case for case in CASES if case.backend == backend and case.gate in ("", *gates)}
+    assert set(busiest(vector_kernels)) == cases
 
 
 def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
@@ -202,8 +221,7 @@ def test_no_kernel_has_a_fault(kernels: list[Kernel], backend: str, architecture
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["sm_100"], indirect=True)
+@pytest.mark.parametrize("code", every_gate("sm_100"), indirect=True)
 def test_pairs_are_not_fused(kernels: list[Kernel], backend: str, architecture: str) -> None:
     """ptxas makes one operation of a product of pairs of floats and a sum, whatever it is told.
     The operations are asked for in PTX, of the architecture that has them."""
@@ -293,8 +311,8 @@ def test_slots_are_within_the_budget(vector_kernels: list[VectorKernel], archite
     ]
 
 
-@pytest.mark.parametrize("architecture", ["sm_90"], indirect=True)
-def test_memory_bound_on_h100(vector_kernels: list[VectorKernel], architecture: str) -> None:
+@pytest.mark.parametrize("code", [ONE_GATE, *every_gate("sm_90")], indirect=True)
+def test_memory_bound_on_h100(vector_kernels: list[VectorKernel]) -> None:
     """Predicted, from the slots and the pipes that they go to. But for float64: an H100 has half as
     many units for it, other GPUs almost none. And but for a location and a scale, which are worked
     out in float32 for any dtype, where 60 % is enough."""
@@ -307,16 +325,19 @@ def test_memory_bound_on_h100(vector_kernels: list[VectorKernel], architecture: 
     assert not [x for x in bound if "cdf" not in x[0] or x[-1].percent < 60]
 
 
-def test_soi_forward(vector_kernels: list[VectorKernel], architecture: str, backend: str) -> None:
+def test_soi_forward(
+    vector_kernels: list[VectorKernel], architecture: str, backend: str, gates: list[str]
+) -> None:
     """CUDA estimates F by a power and a reciprocal, Triton approximates nothing. The slots of a
     bfloat16 are bounded as such, for the architecture that they were counted for."""
     found = {case: x for case, x in busiest(vector_kernels).items() if case.op == "soi_forward"}
     assert not [case for case, x in found.items() if x.mufu > (2 if backend == "cuda" else 0)]
     if architecture == "sm_90":
-        slots = [found[Case("soi_forward", g, "bfloat16", False, backend)].slots for g in GATES]
+        slots = [found[Case("soi_forward", g, "bfloat16", False, backend)].slots for g in gates]
         assert max(slots) <= MOST_SOI_SLOTS[backend], slots
 
 
+@pytest.mark.slow
 def test_launch_of_a_size() -> None:
     """The prediction of a plain kernel at the roof stays what it is."""
     skip_without(cuda_code.missing_tools())
@@ -330,6 +351,7 @@ def test_launch_of_a_size() -> None:
         assert found["microseconds"] > 3 * mib * 2**20 / 4.8e6
 
 
+@pytest.mark.slow
 def test_the_roofline_has_every_instruction() -> None:
     """Each counts once, and the budget exceeds their sum by at most one slot."""
     skip_without(cuda_code.missing_tools())
@@ -376,7 +398,7 @@ def test_vector_path_finds_faults(faults: dict[str, Kernel]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "architecture"), [("triton", "sm_90")], indirect=True)
+@pytest.mark.parametrize("code", [Code("triton", "sm_90")], indirect=True)
 def test_checks_find_faults_in_triton(kernels: list[Kernel]) -> None:
     """Kernels that are disassembled together keep their calls and their paths apart."""
     named = {kernel.name: kernel for kernel in kernels}
