@@ -26,14 +26,12 @@ SOURCES := $(shell find csrc machine_code release tests -name '*.h' -o -name '*.
 # Where this interpreter's tools are.
 SCRIPTS = $(shell $(PYTHON) -c "import sysconfig; print(sysconfig.get_path('scripts'))")
 
-PYTEST = $(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --benchmark-disable
+# Else each worker, and each program that tests start, would compile the tests and the package.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(PYTHON) -m pytest --quiet --numprocesses=auto --dist=loadfile --benchmark-disable
 
 # Stamps for each interpreter.
 READY := build/ready-$(subst /,-,$(PYTHON))
 READY_TO_TEST := $(READY)-to-test
-
-# Python compiles the bytecode of what it imports. For all that pip installs it takes half a minute.
-export PIP_NO_COMPILE ?= 1
 
 # Without a GPU there are kernels for one architecture, as all would take 5 minutes more: the tests
 # execute their PTX on the CPU, and test-all reads the machine code of all. 9.0 stands for 8.0 and 12.0,
