@@ -93,6 +93,7 @@ def compile_for(architecture: str, kernel: launch.Specialization) -> dict:
         "subroutines": subroutines,
         "registers": registers,
         "stack": stack,
+        "threads": kernel.threads,
         "pair_sums": sum(sass.pair_sums(asm["ptx"]).values()),
     }
 

@@ -31,7 +31,11 @@ def kernels(architecture: str) -> list[Kernel]:
     subroutines = [{int(at): y for at, y in x["subroutines"].items()} for x in compiled.values()]
     instructions = disassemble_together(codes, subroutines, architecture)
     return [
-        Kernel(name, [decode(*fields) for fields in code], x["registers"], x["stack"])
+        Kernel(
+            name,
+            [decode(*fields) for fields in code],
+            *(x["registers"], x["stack"], x["threads"]),
+        )
         for (name, x), code in zip(compiled.items(), instructions, strict=True)
     ]
 

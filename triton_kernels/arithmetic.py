@@ -56,6 +56,11 @@ def at_most(x, limit):
 
 
 @triton.jit
+def absolute(x):
+    return tl.abs(x)
+
+
+@triton.jit
 def magnitude(x, limit):
     return at_most(tl.abs(x), limit)
 
@@ -84,6 +89,23 @@ def approximate_reciprocal(x, C: tl.constexpr):
         )
     else:
         return 1.0 / x
+
+
+@triton.jit
+def approximate_exp2(x, C: tl.constexpr):
+    """2^x to 2^-22; a subnormal number in or out is 0."""
+    if C.backend == "cuda":  # one instruction; tl.exp2 scales subnormal numbers
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return tl.exp2(x)
+
+
+@triton.jit
+def approximate_logistic(x, C: tl.constexpr):
+    """1 / (1 + 2^x)."""
+    return approximate_reciprocal(approximate_exp2(x, C) + 1.0, C)
 
 
 @triton.jit

@@ -8,10 +8,18 @@ import triton.language as tl
 from gelu_kernels import formulas
 from gelu_kernels.formulas.coefficients import Constants, Polynomial
 from gelu_kernels.triton_kernels import arithmetic
+from gelu_kernels.triton_kernels.soi.draw import drawing
 
 
 def functions(gate: str) -> SimpleNamespace:
     return formulas.of(gate, arithmetic, triton.jit)
+
+
+def function(gate: str, order: str, constants: Constants) -> triton.JITFunction | None:
+    """One of these, or with ``"draw"`` the kernels of an SOI map that have it compiled in."""
+    if order != "draw":
+        return getattr(functions(gate), order)
+    return drawing(functions(gate), constants) if constants.backend == "cuda" else None
 
 
 LARGEST = {"fp16": 65504.0, "bf16": 2.0**128 - 2.0**120}

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from gelu_kernels.triton_kernels.tuning import THREADS
+
 if TYPE_CHECKING:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import CompiledKernel
@@ -37,6 +39,8 @@ class Specialization(NamedTuple):
     precision: str = ""
     is_value: bool = False
     is_dependent: bool = False  # on the kernel before it: see column_sums
+    threads: int = THREADS  # of a program
+    most_registers: int | None = None  # of a thread, on compute capability 9.0
 
 
 def _jit_function(name: str) -> "KernelInterface":
@@ -58,7 +62,7 @@ def _constants(s: Specialization, backend: str, has_float8: bool = False) -> tup
         is_value=s.is_value,
         has_float8=has_float8,
     )
-    functions = [getattr(gates.functions(s.gate), order) for order in s.orders]
+    functions = [gates.function(s.gate, order, constants) for order in s.orders]
     return *functions, constants, *s.compiled_in
 
 
@@ -66,8 +70,6 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
     """Compiles for a ``GPUTarget``; needs no GPU."""
     import triton
     from triton.compiler import ASTSource
-
-    from gelu_kernels.triton_kernels.tuning import THREADS
 
     function = _jit_function(s.kernel)
     has_float8 = target.backend == "cuda" and target.arch >= 89  # PTX ISA, cvt
@@ -84,7 +86,9 @@ def compile(s: Specialization, target: "GPUTarget") -> "CompiledKernel":
         else:
             signature[name] = "constexpr"
             constants[name] = value
-    options = {"num_warps": THREADS // target.warp_size, "enable_fp_fusion": False}
+    options = {"num_warps": s.threads // target.warp_size, "enable_fp_fusion": False}
+    if s.most_registers is not None and target.backend == "cuda" and target.arch == 90:
+        options["maxnreg"] = s.most_registers
     if overlaps and s.is_dependent:
         options["launch_pdl"] = True
     return triton.compile(

@@ -38,16 +38,16 @@ def random_words(seed, octet, x, C: tl.constexpr):
     count: tl.constexpr = octet.shape[0]
     if x.dtype.primitive_bitwidth == 16:
         octet = beside(octet, x, C)
-        a0, a1, a2, a3 = philox(octet, 0, seed)
-        b0, b1, b2, b3 = philox(octet, 1, seed)
+        a0, a1, a2, a3 = philox(octet, 0, seed, C)
+        b0, b1, b2, b3 = philox(octet, 1, seed, C)
         words = tl.join(words_of_half(a0, a1, b0, b1, C), words_of_half(a2, a3, b2, b3, C))
         words = tl.permute(words, (0, 3, 1, 2))
     else:
         is_first = (tl.arange(0, 2) == 0)[None, :]
         pair = octet[:, None] + tl.zeros((1, 2), octet.dtype)
         pair = beside(pair, tl.reshape(x, (count, 2, 4)), C)
-        a0, a1, a2, a3 = philox(pair, 0, seed)
-        b0, b1, b2, b3 = philox(pair, 1, seed)
+        a0, a1, a2, a3 = philox(pair, 0, seed, C)
+        b0, b1, b2, b3 = philox(pair, 1, seed, C)
         words = words_of_half(
             tl.where(is_first, a0, a2),
             tl.where(is_first, a1, a3),

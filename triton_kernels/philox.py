@@ -8,21 +8,26 @@ import triton.language as tl
 
 
 @triton.jit
-def product(M: tl.constexpr, c):
+def product(M: tl.constexpr, c, C: tl.constexpr):
     """The high and the low half of M c."""
-    both = c.to(tl.uint64) * M
+    if C.backend == "cuda":  # the compiler would take c for a number of 64 bits in some rounds
+        both = tl.inline_asm_elementwise(
+            f"mul.wide.u32 $0, $1, {M};", "=l,r", [c], tl.uint64, True, 1
+        )
+    else:
+        both = c.to(tl.uint64) * M
     return (both >> 32).to(tl.uint32), both.to(tl.uint32)
 
 
 @triton.jit
-def philox(octet, PART: tl.constexpr, seed):
+def philox(octet, PART: tl.constexpr, seed, C: tl.constexpr):
     """The four words of each octet's part PART."""
     c0, c1 = octet.to(tl.uint32), (octet >> 32).to(tl.uint32)
     c2, c3 = tl.full(c0.shape, PART, tl.uint32), tl.zeros_like(c0)
     key_0, key_1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
     for _ in tl.static_range(7):
-        high_0, low_0 = product(0xD2511F53, c0)
-        high_2, low_2 = product(0xCD9E8D57, c2)
+        high_0, low_0 = product(0xD2511F53, c0, C)
+        high_2, low_2 = product(0xCD9E8D57, c2, C)
         c0, c1, c2, c3 = high_2 ^ c1 ^ key_0, low_2, high_0 ^ c3 ^ key_1, low_0
         key_0 += 0x9E3779B9
         key_1 += 0xBB67AE85
@@ -72,7 +77,7 @@ def chosen(words, place):
 @triton.jit
 def words_of_elements(seed, index, C: tl.constexpr):
     place = (index & 7).to(tl.int32)
-    first = chosen(philox(index >> 3, 0, seed), place)
-    second = chosen(philox(index >> 3, 1, seed), place)
+    first = chosen(philox(index >> 3, 0, seed, C), place)
+    second = chosen(philox(index >> 3, 1, seed, C), place)
     even, odd = words_of_pair(first, second, C)
     return tl.where((place & 1) == 0, even, odd)

@@ -23,6 +23,14 @@ VECTORS = {1: 4, 2: 2, 3: 1}
 OCTETS = 2
 OPERAND_BYTES = 16  # of an element; with more, one octet: three float64 take 160 registers
 
+# The SOI map: threads of a program, so few that 72 registers leave room for 28 warps on a processor
+# in place of 24. In 16 bits a thread's octets share what it works out from a bias, or from a
+# location and a scale: of 4, 6 and 8 octets, 8 are predicted fastest.
+DRAW_THREADS = 128
+DRAW_OCTETS, DRAW_OCTETS_BESIDE = 4, 8
+# Registers of a thread on compute capability 9.0: the fewest without a spill. Others would spill.
+DRAW_REGISTERS, DRAW_REGISTERS_BESIDE, DRAW_REGISTERS_FP16_SCALED = 72, 96, 128
+
 # In a small tensor, one vector or octet for each thread reaches more processors.
 SMALL_BYTES = 2**21
 
@@ -77,6 +85,19 @@ def octet_tiles(rows: int, columns: int, itemsize: int, operands: int) -> Tiles:
         octets = 2 * OCTETS
     elements = THREADS * octets * 8
     return _tiles(rows, columns, itemsize, elements, elements)
+
+
+@lru_cache(1024)
+def draw_tiles(rows: int, columns: int, itemsize: int, is_alone: bool, vectors: int) -> Tiles:
+    """Tiles of whole octets for the SOI map. Where vectors lie along the columns, a thread's octets
+    are below each other."""
+    octets = OCTETS
+    if rows * columns * itemsize <= SMALL_BYTES or (1 + vectors) * itemsize > OPERAND_BYTES:
+        octets = 1
+    elif itemsize == 2:
+        octets = DRAW_OCTETS if is_alone else DRAW_OCTETS_BESIDE
+    width = DRAW_THREADS * 8
+    return _tiles(rows, columns, itemsize, width * octets, width if vectors else width * octets)
 
 
 def _tiles(rows: int, columns: int, itemsize: int, elements: int, most_columns: int) -> Tiles:

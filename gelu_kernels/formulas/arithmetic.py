@@ -29,6 +29,15 @@ def negated(x: Real) -> Real:
     return -x
 
 
+def at_most(x: Real, limit: float) -> Real:
+    """x, or `limit` if that is less; NaN stays NaN."""
+    return np.minimum(x, constant(limit, x))
+
+
+def absolute(x: Real) -> Real:
+    return abs(x)
+
+
 def magnitude(x: Real, limit: float) -> Real:
     """|x|, at most `limit`; NaN stays NaN."""
     return np.minimum(abs(x), constant(limit, x))
@@ -64,6 +73,21 @@ def reciprocal(x: Real, C: Constants) -> Real:
     undefined."""
     with np.errstate(divide="ignore", over="ignore"):
         return constant(1.0, x) / x
+
+
+def approximate_reciprocal(x: Real, C: Constants) -> Real:
+    """1/x by a GPU's special function unit, with an error of 2^-23."""
+    return constant(1.0, x) / x
+
+
+def approximate_exp2(x: Real, C: Constants) -> Real:
+    """2^x by a GPU's special function unit, with an error of 2^-22."""
+    return np.exp2(x)
+
+
+def approximate_logistic(x: Real, C: Constants) -> Real:
+    """1 / (1 + 2^x) by both."""
+    return approximate_reciprocal(approximate_exp2(x, C) + 1, C)
 
 
 def exp2(x: Real) -> Real:

@@ -4,6 +4,7 @@ import math
 
 from gelu_kernels.formulas.arithmetic import (
     Real,
+    approximate_reciprocal,
     constant,
     fma,
     magnitude,
@@ -135,6 +136,13 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
     return fma(u, denominator, denominator) < polynomial(a, C.tail_numerator)
 
 
+def distribution_estimate(x: Real, C: Constants) -> Real:
+    a = magnitude(x, 2.0**32)  # whose third power is finite
+    inverse = approximate_reciprocal(polynomial(a, C.estimate_denominator), C)
+    tail = polynomial(a, C.estimate_numerator) * inverse
+    return where(x > 0, 1.0 - tail, tail)
+
+
 def half_constants(fp32: Constants, arcsine: Polynomial, has_huge: bool = False) -> Constants:
     """For 16-bit results. Only a bfloat16 can be so huge that its inverse is subnormal."""
     return fp32.replace(
@@ -180,5 +188,8 @@ constants = {
         tail_limit=_fp32.tail_limit,
         tail_numerator=numbers.cauchy_tail_numerator["fp32"],
         tail_denominator=numbers.cauchy_tail_denominator["fp32"],
+        estimate_numerator=numbers.cauchy_estimate_numerator["fp32"],
+        estimate_denominator=numbers.cauchy_estimate_denominator["fp32"],
+        estimate_error=1.25 * 2.0**-15,
     ),
 }

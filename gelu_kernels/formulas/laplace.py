@@ -4,6 +4,8 @@ distribution, F(x) = e^x/2 for x < 0 and 1 - e^-x/2 for x > 0."""
 from gelu_kernels.formulas import logistic
 from gelu_kernels.formulas.arithmetic import (
     Real,
+    absolute,
+    approximate_exp2,
     exp2,
     fma,
     magnitude,
@@ -104,6 +106,11 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
     return u < scale_by_power_of_two(polynomial(f, C.exp2), shifted) - 1.0
 
 
+def distribution_estimate(x: Real, C: Constants) -> Real:
+    tail = approximate_exp2(fma(absolute(x), -C.log2e, -1.0), C)
+    return where(x > 0, 1.0 - tail, tail)
+
+
 def _wide(precision: str) -> Constants:
     wide = logistic.constants[precision]
     return wide.replace(unscale=0.5 / wide.scale)
@@ -141,5 +148,6 @@ constants = {
         origin=1.5 * 2.0**23 + 31,
         log2e=LOG2E,
         exp2=powers.exp2_polynomial_4["fp32"],
+        estimate_error=2.0**-18,
     ),
 }

@@ -3,6 +3,7 @@ cubic or linear v. With a = |x|, E = exp(-v(a)) and D = gate'(-a)."""
 
 from gelu_kernels.formulas.arithmetic import (
     Real,
+    approximate_logistic,
     approximate_quotient,
     constant,
     exp2,
@@ -26,6 +27,7 @@ __all__ = [
     "derivative",
     "derivative_to_encode",
     "distribution_at",
+    "distribution_estimate",
     "in_tail",
     "left_limit",
     "second_derivative",
@@ -209,6 +211,10 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
     return fma(u, inverse, inverse) < 2.0**32 - u
 
 
+def distribution_estimate(x: Real, C: Constants) -> Real:
+    return approximate_logistic(x * even(x, -C.half.k1, -C.half.k3, C), C)
+
+
 left_limit = -0.0
 ties = "none"
 
@@ -255,6 +261,7 @@ def constants_of(numbers: dict[str, Constants]) -> dict[str, Constants]:
         tail_limit=fp32.tail_limit,
         origin=1.5 * 2.0**23,
         exp2=powers.exp2_polynomial_4["fp32"],
+        estimate_error=2.0**-18,
     )
     return {
         "fp64": fp64,

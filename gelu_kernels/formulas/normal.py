@@ -4,6 +4,8 @@ import math
 
 from gelu_kernels.formulas.arithmetic import (
     Real,
+    approximate_logistic,
+    at_most,
     constant,
     exp2,
     fma,
@@ -139,6 +141,10 @@ def in_tail(x: Real, u: Real, C: Constants) -> Real:
     return u < fma(power_8, power_8, -1.0)
 
 
+def distribution_estimate(x: Real, C: Constants) -> Real:
+    return approximate_logistic(x * polynomial(at_most(x * x, 16.0), C.logit), C)
+
+
 def _wide(precision: str) -> Constants:
     return Constants(
         form="wide",
@@ -196,5 +202,7 @@ constants = {
     "random": Constants(
         tail_limit=numbers.NormalConstants["fp32"].tail_limit,
         tail_root=numbers.normal_tail_root["fp32"],
+        logit=numbers.normal_logit["fp32"],
+        estimate_error=1.375 * 2.0**-16,
     ),
 }

@@ -135,7 +135,7 @@ def arranged(
 def large_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For tensors of any size."""
     monkeypatch.setattr(tuning, "SMALL_BYTES", 0)
-    plans = tuning.map_tiles, tuning.octet_tiles
+    plans = tuning.map_tiles, tuning.octet_tiles, tuning.draw_tiles
     for plan in plans:
         plan.cache_clear()
     yield
@@ -151,6 +151,26 @@ def large_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_tiles_of_large_tensors(backend: str, cases: list[ShapeCase], large_tiles: None) -> None:
     """Several vectors, or octets, for a thread, in Triton."""
     check_shapes(backend, cases)
+
+
+@pytest.mark.parametrize("backend", TRITON_PTX)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(20, 512), (9, 2048)])
+def test_octets_below_each_other(
+    backend: str, dtype: torch.dtype, shape: Shape, large_tiles: None
+) -> None:
+    """Whole tiles of the SOI map with vectors along the columns, and one that is cut, in Triton."""
+    ops, seed = torch.ops.gelu_kernels, torch.tensor(3)
+    x, bias, loc, scale = (torch.randn(s).to(dtype) for s in (shape, *[shape[1:]] * 3))
+
+    def results() -> list[Tensor]:
+        biased = ops.soi_forward(x, bias, seed, "normal")
+        return [*biased, *ops.soi_cdf_forward(x, loc, scale.abs(), seed, "cauchy")]
+
+    expected = results()
+    with kernels_for(backend):
+        found = results()
+    assert all(torch.equal(y, e) for y, e in zip(found, expected, strict=True))
 
 
 # A GLU that is clamped and has no weight, which may be one long row; the sums that are the gradient

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gelu_kernels.triton_kernels import elementwise, launch
+from gelu_kernels.triton_kernels import elementwise, launch, tuning
 from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES
 from tests import ptx_on_cpu, stub_driver
 from tests.backends.same_bits import has_sums
@@ -56,7 +56,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def check_launch(launch: Launch) -> None:
     """What holds for all kernels."""
-    assert launch.block == (256, 1, 1)
+    threads = tuning.DRAW_THREADS if launch.kernel == "soi_forward" else tuning.THREADS
+    assert launch.block == (threads, 1, 1)
     for name, divisor in launch.divisors.items():
         assert launch.values[name] % divisor == 0, name
 

@@ -17,24 +17,9 @@ from gelu_kernels.triton_kernels.octets import (
     words_of_octets,
 )
 from gelu_kernels.triton_kernels.philox import seed_of
-from gelu_kernels.triton_kernels.storage import number, widened
+from gelu_kernels.triton_kernels.soi.draw import bernoulli, load_parameter, map_whole
+from gelu_kernels.triton_kernels.storage import number
 from gelu_kernels.triton_kernels.tile import origin
-
-
-@triton.jit
-def bernoulli(x, random, IN_TAIL: tl.constexpr, C: tl.constexpr):
-    """The mask m, by 32 random bits for each element; csrc/random/bernoulli.h has the reasons."""
-    positive = (x > 0) | (x != x)
-    return IN_TAIL(x, tl.where(positive, ~random, random).to(tl.float32), C) != positive
-
-
-@triton.jit
-def load_parameter(p, place, inside, IS_NUMBER: tl.constexpr, C: tl.constexpr):
-    """A location or a scale, at the elements of a tile."""
-    if IS_NUMBER:
-        return widened(tl.load(p + tl.zeros((1, 1), tl.int32)))
-    else:
-        return number(tl.load(p + place, inside), C)
 
 
 @triton.jit
@@ -108,6 +93,7 @@ def soi_forward(
     row_length,
     row_stride,
     IN_TAIL: tl.constexpr,
+    DRAW: tl.constexpr,
     C: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -118,6 +104,7 @@ def soi_forward(
     IN_ROWS: tl.constexpr,
     LOC_IS_NUMBER: tl.constexpr,
     SCALE_IS_NUMBER: tl.constexpr,
+    DRAWS_BY_ESTIMATE: tl.constexpr,
 ):
     """y = m (x + bias), or m x with loc and scale in F, and the mask, for rows that are whole
     octets, row_step elements apart, or one row that need not be. A program has a tile of ROWS x
@@ -144,29 +131,49 @@ def soi_forward(
     index = (offset, row_length, row_stride) if IN_ROWS else (offset, None, None)
     STEP: tl.constexpr = ROWS * COLUMNS // 8 // OCTETS
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
-        octet = tl.arange(0, STEP * OCTETS)
-        map_octets(
-            y,
-            mask,
-            x,
-            beside,
-            seed,
-            octet,
-            first,
-            None,
-            None,
-            row_step,
-            period,
-            index,
-            IN_TAIL,
-            C,
-            COLUMNS,
-            GROUPED,
-            LOC_IS_NUMBER,
-            SCALE_IS_NUMBER,
-        )
+        if DRAWS_BY_ESTIMATE and C.backend == "cuda":
+            octet = (offset + first) >> 3
+            map_whole(
+                y,
+                mask,
+                x,
+                beside,
+                seed,
+                octet,
+                row_step,
+                DRAW,
+                C,
+                COLUMNS,
+                STEP,
+                OCTETS,
+                LOC_IS_NUMBER,
+                SCALE_IS_NUMBER,
+            )
+        else:
+            SIZE: tl.constexpr = STEP * min(OCTETS, 2)
+            for i in tl.static_range(0, STEP * OCTETS, SIZE):
+                map_octets(
+                    y,
+                    mask,
+                    x,
+                    beside,
+                    seed,
+                    i + tl.arange(0, SIZE),
+                    first,
+                    None,
+                    None,
+                    row_step,
+                    period,
+                    index,
+                    IN_TAIL,
+                    C,
+                    COLUMNS,
+                    GROUPED,
+                    LOC_IS_NUMBER,
+                    SCALE_IS_NUMBER,
+                )
     else:
-        for i in tl.static_range(OCTETS):  # one at a time: predicates of several take registers
+        for i in range(OCTETS):  # one at a time: predicates of several take registers
             part = i * STEP + tl.arange(0, STEP)
             map_octets(
                 y,

@@ -9,7 +9,7 @@ from gelu_kernels.triton_kernels import bias_gradient, tuning
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import are_aligned, integer, pointer
 from gelu_kernels.triton_kernels.seed import argument
-from gelu_kernels.triton_kernels.tuning import octet_tiles
+from gelu_kernels.triton_kernels.tuning import draw_tiles, octet_tiles
 
 contiguous = torch.contiguous_format
 
@@ -29,6 +29,7 @@ class ForwardKey(NamedTuple):
     in_rows: bool
     loc_is_number: bool
     scale_is_number: bool
+    draws_by_estimate: bool
 
 
 def specialize_forward(key: ForwardKey) -> Specialization:
@@ -50,8 +51,20 @@ def specialize_forward(key: ForwardKey) -> Specialization:
         *["i64"] * 4,
     )
     return Specialization(
-        "soi.kernels.soi_forward", arguments, key[5:], key.gate, ("in_tail",), "random"
+        *("soi.kernels.soi_forward", arguments, key[5:], key.gate, ("in_tail", "draw"), "random"),
+        threads=tuning.DRAW_THREADS,
+        most_registers=draw_registers(key),
     )
+
+
+def draw_registers(key: ForwardKey) -> int | None:
+    if not key.draws_by_estimate:
+        return None
+    if not any(key.beside):
+        return tuning.DRAW_REGISTERS
+    if key.beside[1] and key.dtype == torch.float16:
+        return tuning.DRAW_REGISTERS_FP16_SCALED
+    return tuning.DRAW_REGISTERS_BESIDE
 
 
 def specialize_backward(key: tuple[torch.dtype, bool, int]) -> Specialization:
@@ -112,20 +125,25 @@ def draw(
     repeated = columns % 8 != 0 and columns != elements
     row_columns = elements if repeated else columns
     rows = elements // row_columns
-    tiles = octet_tiles(rows, row_columns, x.itemsize, 1 + len(vectors))
+    given = tuple(t is not None for t in beside)
+    tiles = draw_tiles(rows, row_columns, x.itemsize, not any(given), len(vectors))
     own_seed = argument(seed, x)
+    aligned = are_aligned((dense_y, dense_x, *vectors), ())
+    grouped = row_length == 0 and offset % 8 == 0
+    is_shared = not vectors or (not repeated and tiles.columns <= 8 * tuning.DRAW_THREADS)
     key = ForwardKey(
         gate,
         x.dtype,
-        tuple(t is not None for t in beside),
+        given,
         own_seed.type,
-        are_aligned((dense_y, dense_x, *vectors), ()),
+        aligned,
         *tiles[:3],
-        tiles.rows * tiles.columns // (8 * tuning.THREADS),
+        tiles.rows * tiles.columns // (8 * tuning.DRAW_THREADS),
         repeated,
-        row_length == 0 and offset % 8 == 0,
+        grouped,
         row_length != 0,
         *(t is not None and t.dim() == 0 for t in beside[1:]),
+        aligned and grouped and is_shared and x.itemsize == 2,
     )
     row_step = row_columns if rows > 1 else 0
     tensors = (dense_y, mask, dense_x, *beside, *own_seed.tensors)
