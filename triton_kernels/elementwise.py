@@ -23,7 +23,6 @@ class Key(NamedTuple):
     rows: int
     columns: int
     columns_first: bool
-    compiled_in: tuple[bool, ...]  # flags of this kernel
 
 
 def specialize(key: Key) -> Specialization:
@@ -42,7 +41,7 @@ def specialize(key: Key) -> Specialization:
         precision = "fast_bf16"  # see csrc/gates/arithmetic.h
     if key.orders == ("second_derivative",) and key.dtype.itemsize == 2:
         precision = "fp32"
-    compiled_in = key.rows, key.columns, key.columns_first, *key.compiled_in
+    compiled_in = key.rows, key.columns, key.columns_first
     return Specialization(
         key.kernel, arguments, compiled_in, key.gate, key.orders, precision, is_value
     )
@@ -58,7 +57,6 @@ def over_tiles(
     x: Tensor,
     *rows: Tensor | None,
     keep_columns: bool = False,
-    compiled_in: tuple[bool, ...] = (),
 ) -> None:
     """Starts a kernel over outputs and inputs of x's shape, the first output without gaps. ``rows``
     are vectors that every row of x shares; they need ``keep_columns``, which keeps the last
@@ -81,7 +79,6 @@ def over_tiles(
             results[0],
             *rows,
             keep_columns=keep_columns,
-            compiled_in=compiled_in,
         )
         for out, result in zip(outputs, results, strict=True):
             out.copy_(result)
@@ -92,7 +89,8 @@ def over_tiles(
     # Two vectors of each of three operands have room in 16 bits: predicted for the double backward,
     # 91 % of a copy's speed in place of 80.
     tiled = min(read, 2) if x.itemsize == 2 else read
-    tiles = map_tiles(m.rows, m.columns, x.itemsize, tiled, sum(given[len(operands) :]))
+    along = sum(t is not None and t.dim() > 0 for t in rows)
+    tiles = map_tiles(m.rows, m.columns, x.itemsize, tiled, along)
     key = Key(
         kernel,
         gate,
@@ -105,7 +103,6 @@ def over_tiles(
         tiles.rows,
         tiles.columns,
         tiles.columns_first,
-        compiled_in,
     )
     integers = (m.rows, m.columns, *m.row_strides, *m.column_strides)
     launch(op, key, specialize, tiles.grid, tensors, integers)

@@ -13,9 +13,12 @@ from gelu_kernels.triton_kernels.arithmetic import (
     reciprocal,
 )
 from gelu_kernels.triton_kernels.column_sums import ROW_LANES, TURN, add_in_order
+from gelu_kernels.triton_kernels.gate.kernels import PROGRAM_BITS
 from gelu_kernels.triton_kernels.storage import number, widened
-from gelu_kernels.triton_kernels.tile import origin, tile
+from gelu_kernels.triton_kernels.tile import inside, origin, tile
 
+# Vectors of the forward that a thread loads ahead of those it computes.
+AHEAD = tl.constexpr(3)
 LARGEST_BFLOAT16 = tl.constexpr(2.0**128 - 2.0**120)
 
 
@@ -84,30 +87,40 @@ def point(x, loc, scale, inverse, TAIL: tl.constexpr, DENSITY: tl.constexpr, C: 
 
 
 @triton.jit
-def apply(
-    out, x, loc, scale, mask, TAIL: tl.constexpr, DENSITY: tl.constexpr, TAIL_AT: tl.constexpr,
-    C: tl.constexpr,
-):  # fmt: skip
-    """Stores the gate of a tile."""
-    stored = tl.load(x, mask)
-    x = number(stored, C)
-    own = bounded(scale)
+def column_of(loc, scale, C: tl.constexpr):
+    """What the forward takes of a location and a scale, the same for every x. In 16 bits `extra` is
+    added to y with a share: -0, or a NaN that the share has not. Otherwise it is the scale."""
+    loc, own = widened(loc), bounded(widened(scale))
     inverse = inverse_of(own, C)
+    if C.form == "wide" or C.share == 0:
+        return loc, own, inverse
+    else:
+        return loc, negated(at_most(tl.abs(loc), 1.0) * own * 0.0), inverse * C.tail_share
+
+
+@triton.jit
+def store_gate(
+    y, x, mask, loc, extra, inverse, TAIL: tl.constexpr, DENSITY: tl.constexpr,
+    TAIL_AT: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Stores the gate of the stored numbers x."""
+    dtype = x.dtype
+    x = number(x, C)
     if C.form == "wide":
-        _, distribution, _ = point(x, loc, own, inverse, TAIL, DENSITY, C)
-        y = tl.where(x == float("-inf"), value_at_minus_infinity(own, C), x * distribution)
+        _, distribution, _ = point(x, loc, extra, inverse, TAIL, DENSITY, C)
+        value = x * distribution
     else:
         difference = x - loc
         if C.share == 0:
             tail = TAIL_AT(tl.abs(standard_score(difference, inverse)), C)
-            y = x * distribution_of(difference, tail)
-            y = tl.where(x == float("-inf"), value_at_minus_infinity(own, C), y)
+            value = x * distribution_of(difference, tail)
         else:
-            tail = TAIL_AT(clipped(tl.abs(difference) * (inverse * C.tail_share), 1.0), C)
-            extra = negated(at_most(tl.abs(loc), 1.0) * own * 0.0)
-            x = negated(at_most(negated(x), C.largest))
-            y = fma(x, distribution_of(difference, tail), extra)
-    tl.store(out, y.to(stored.dtype), mask)
+            tail = TAIL_AT(clipped(tl.abs(difference) * inverse, 1.0), C)
+            at_least = negated(at_most(negated(x), C.largest))
+            value = fma(at_least, distribution_of(difference, tail), extra)
+    if C.form == "wide" or C.share == 0:
+        value = tl.where(x == float("-inf"), value_at_minus_infinity(extra, C), value)
+    tl.store(y, value.to(dtype), mask)
 
 
 @triton.jit
@@ -129,26 +142,95 @@ def map_rows(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     COLUMNS_FIRST: tl.constexpr,
-    ARE_NUMBERS: tl.constexpr,
 ):
-    """loc and scale are vectors along the columns, or numbers (ARE_NUMBERS). Strides and tiles are
-    as in ``gate.kernels``."""
+    """loc and scale are vectors along the columns. Strides and tiles are as in ``gate.kernels``.
+
+    A thread has a vector in each part of a tile, all in the same columns, and loads some parts
+    ahead. The branch before a part keeps ptxas from moving loads, as in ``gate.kernels.map_alone``.
+    """
+    SIZE: tl.constexpr = min(ROWS * COLUMNS, PROGRAM_BITS // x.dtype.element_ty.primitive_bitwidth)
+    HEIGHT: tl.constexpr = SIZE // COLUMNS
+    PARTS: tl.constexpr = ROWS // HEIGHT
     row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
-    ys = tile(y, y_row, y_column, row, column, ROWS, COLUMNS)
-    xs = tile(x, x_row, x_column, row, column, ROWS, COLUMNS)
-    WIDTH: tl.constexpr = 1 if ARE_NUMBERS else COLUMNS
-    first = 0 if ARE_NUMBERS else column
-    locs = tile(loc, 0, 1, row, first, 1, WIDTH)
-    scales = tile(scale, 0, 1, row, first, 1, WIDTH)
+    xs = tile(x, x_row, x_column, row, column, HEIGHT, COLUMNS)
+    ys = tile(y, y_row, y_column, row, column, HEIGHT, COLUMNS)
+    lane = tl.arange(0, HEIGHT)[:, None]
+    left = tl.minimum(rows - row, ROWS).to(tl.int32)
+    in_row = column + tl.arange(0, COLUMNS)[None, :] < columns
+    parts = ()
+    for k in tl.static_range(AHEAD + PARTS):
+        if k == AHEAD:
+            locs = tl.load(tile(loc, 0, 1, row, column, 1, COLUMNS), in_row)
+            scales = tl.load(tile(scale, 0, 1, row, column, 1, COLUMNS), in_row)
+            locs, extras, inverses = column_of(locs, scales, C)
+        if k >= AHEAD:
+            done = (k - AHEAD) * HEIGHT
+            if done < left:
+                mask = (done + lane < left) & in_row
+                store_gate(
+                    ys + done * y_row,
+                    parts[k - AHEAD],
+                    *(mask, locs, extras, inverses, TAIL, DENSITY, TAIL_AT, C),
+                )
+        if k < PARTS:
+            begun = k * HEIGHT
+            parts += (tl.load(xs + begun * x_row, (begun + lane < left) & in_row),)
+
+
+@triton.jit
+def map_tile(
+    y,
+    x,
+    loc,
+    scale,
+    rows,
+    columns,
+    y_row,
+    x_row,
+    y_column,
+    x_column,
+    TAIL: tl.constexpr,
+    DENSITY: tl.constexpr,
+    TAIL_AT: tl.constexpr,
+    C: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    COLUMNS_FIRST: tl.constexpr,
+):
+    """Like ``map_rows``, but loc and scale are numbers, and a thread loads all its vectors first.
+    The parts of a tile that is cut off take turns, in few registers."""
+    SIZE: tl.constexpr = min(ROWS * COLUMNS, PROGRAM_BITS // x.dtype.element_ty.primitive_bitwidth)
+    WIDTH: tl.constexpr = min(COLUMNS, SIZE)
+    HEIGHT: tl.constexpr = SIZE // WIDTH
+    ACROSS: tl.constexpr = COLUMNS // WIDTH
+    PARTS: tl.constexpr = ROWS * COLUMNS // SIZE
+    row, column = origin(ROWS, COLUMNS, COLUMNS_FIRST)
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
-        own_loc, own_scale = widened(tl.load(locs)), widened(tl.load(scales))
-        apply(ys, xs, own_loc, own_scale, None, TAIL, DENSITY, TAIL_AT, C)
+        xs = tile(x, x_row, x_column, row, column, HEIGHT, WIDTH)
+        ys = tile(y, y_row, y_column, row, column, HEIGHT, WIDTH)
+        parts = ()
+        for k in tl.static_range(PARTS):
+            place = k // ACROSS * HEIGHT * x_row + k % ACROSS * WIDTH * x_column
+            parts += (tl.load(xs + place),)
+        own_loc, extra, inverse = column_of(tl.load(loc), tl.load(scale), C)
+        for k in tl.static_range(PARTS):
+            if (k + 1) * SIZE <= rows * columns:  # always: see map_rows
+                store_gate(
+                    ys + (k // ACROSS * HEIGHT * y_row + k % ACROSS * WIDTH * y_column),
+                    parts[k],
+                    *(None, own_loc, extra, inverse, TAIL, DENSITY, TAIL_AT, C),
+                )
     else:
-        column_mask = column + tl.arange(0, COLUMNS)[None, :] < columns
-        mask = (row + tl.arange(0, ROWS)[:, None] < rows) & column_mask
-        own_mask = None if ARE_NUMBERS else column_mask
-        own_loc, own_scale = widened(tl.load(locs, own_mask)), widened(tl.load(scales, own_mask))
-        apply(ys, xs, own_loc, own_scale, mask, TAIL, DENSITY, TAIL_AT, C)
+        cut_loc, cut_extra, cut_inverse = column_of(tl.load(loc), tl.load(scale), C)
+        for k in range(PARTS):
+            at_row = row + k // ACROSS * HEIGHT
+            at_column = column + k % ACROSS * WIDTH
+            mask = inside(at_row, at_column, rows, columns, HEIGHT, WIDTH)
+            store_gate(
+                tile(y, y_row, y_column, at_row, at_column, HEIGHT, WIDTH),
+                tl.load(tile(x, x_row, x_column, at_row, at_column, HEIGHT, WIDTH), mask),
+                *(mask, cut_loc, cut_extra, cut_inverse, TAIL, DENSITY, TAIL_AT, C),
+            )
 
 
 @triton.jit

@@ -25,7 +25,7 @@ def cdf_gate_forward(y: Tensor, x: Tensor, loc: Tensor, scale: Tensor, gate: str
     rows = (loc, scale) if numbers or x.numel() == 0 else along(x.size(-1), loc, scale)
     over_tiles(
         "cdf_gate_forward",
-        "cdf.kernels.map_rows",
+        f"cdf.kernels.{'map_tile' if numbers else 'map_rows'}",
         gate,
         FORWARD,
         (y,),
@@ -33,7 +33,6 @@ def cdf_gate_forward(y: Tensor, x: Tensor, loc: Tensor, scale: Tensor, gate: str
         x,
         *rows,
         keep_columns=not numbers,
-        compiled_in=(numbers,),
     )
 
 
