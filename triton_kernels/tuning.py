@@ -35,6 +35,10 @@ DRAW_OCTETS, DRAW_OCTETS_BESIDE = 4, 8
 # Registers of a thread on compute capability 9.0: the fewest without a spill. Others would spill.
 DRAW_REGISTERS, DRAW_REGISTERS_BESIDE, DRAW_REGISTERS_FP16_SCALED = 72, 96, 128
 
+# In the forward of a coded derivative a thread has as many octets as these bytes have elements: in
+# 16 bits eight, with a predicted speed of 90 to 96 % of a copy's.
+CODED_BYTES = 16
+
 # In a small tensor, one vector or octet for each thread reaches more processors.
 SMALL_BYTES = 2**21
 
@@ -100,6 +104,14 @@ def draw_tiles(rows: int, columns: int, itemsize: int, is_alone: bool, vectors: 
         octets = DRAW_OCTETS if is_alone else DRAW_OCTETS_BESIDE
     width = DRAW_THREADS * 8
     return _tiles(rows, columns, itemsize, width * octets, width if vectors else width * octets)
+
+
+@lru_cache(1024)
+def coded_tiles(rows: int, columns: int, itemsize: int) -> Tiles:
+    """Like ``octet_tiles``, for the forward of a coded derivative."""
+    is_small = rows * columns * itemsize <= SMALL_BYTES
+    elements = THREADS * 8 * (1 if is_small else CODED_BYTES // itemsize)
+    return _tiles(rows, columns, itemsize, elements, elements)
 
 
 def _tiles(rows: int, columns: int, itemsize: int, elements: int, most_columns: int) -> Tiles:

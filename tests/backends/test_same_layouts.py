@@ -135,7 +135,7 @@ def arranged(
 def large_tiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """For tensors of any size."""
     monkeypatch.setattr(tuning, "SMALL_BYTES", 0)
-    plans = tuning.map_tiles, tuning.octet_tiles, tuning.draw_tiles
+    plans = tuning.map_tiles, tuning.octet_tiles, tuning.coded_tiles, tuning.draw_tiles
     for plan in plans:
         plan.cache_clear()
     yield

@@ -7,10 +7,18 @@ from gelu_kernels.triton_kernels.arithmetic import constant, fma
 
 
 @triton.jit
-def encode(derivative, rounding, LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: tl.constexpr):
-    derivative = derivative.to(tl.float32)
-    code = fma(derivative, LEVELS, ZERO + rounding)
-    return tl.where(code == code, code, NAN * 1.0).to(tl.int32)
+def encode(
+    derivative, rounding, C: tl.constexpr, LEVELS: tl.constexpr, ZERO: tl.constexpr,
+    NAN: tl.constexpr,
+):  # fmt: skip
+    """The code in the lowest bits, as many as it has."""
+    code = fma(derivative.to(tl.float32), LEVELS, ZERO + rounding)
+    if C.backend == "cuda":  # of a GPU's NaN all lower bits are 1, as of the code for it
+        return tl.inline_asm_elementwise(
+            "add.rz.f32 $0, $1, 0f4B000000;", "=r,r", [code], tl.int32, True, 1
+        )
+    else:
+        return tl.where(code == code, code, NAN * 1.0).to(tl.int32)
 
 
 @triton.jit

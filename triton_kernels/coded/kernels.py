@@ -32,28 +32,37 @@ def store_codes(code, begin, codes, left, BITS: tl.constexpr):
             inside = tl.arange(0, 4)[None, :] * 2 < left[:, None]
         low, high = tl.split(tl.reshape(codes, (codes.shape[0], 4, 2)))
         there = code + (begin >> 1)[:, None] + tl.arange(0, 4)[None, :]
-        tl.store(there, (low | high << 4).to(tl.uint8), inside)
+        tl.store(there, (low & 15 | high << 4).to(tl.uint8), inside)
 
 
 @triton.jit
-def map_octets(
-    y, code, x, bias, seed, dropout, octet, first, rows, columns, row_step, repeat, index,
-    VALUE: tl.constexpr, DERIVATIVE: tl.constexpr, C: tl.constexpr, COLUMNS: tl.constexpr,
-    GROUPED: tl.constexpr, DITHER: tl.constexpr, DROPS: tl.constexpr, BITS: tl.constexpr,
-    LEVELS: tl.constexpr, ZERO: tl.constexpr, NAN: tl.constexpr,
-):  # fmt: skip
-    """Octets of a tile, with pointers and counts as in ``soi.kernels.map_octets``."""
+def place_of(octet, row_step, COLUMNS: tl.constexpr):
+    """The rows and columns of a tile where octets begin, and how many elements after its first."""
     row, column = octet // (COLUMNS // 8), octet % (COLUMNS // 8) * 8
-    begin = row * row_step + column
-    place = elements_of(begin)
-    left = None
-    inside = None
-    if rows is not None:
-        left, inside = in_matrix(row, column, rows, columns)
-    stored = tl.load(x + place, inside)
+    return row, column, row * row_step + column
+
+
+@triton.jit
+def load_octets(x, bias, first, begin, column, repeat, inside):
+    stored = tl.load(x + elements_of(begin), inside)
+    if bias is None:
+        return stored, None
+    else:
+        return stored, tl.load(bias + place_along(first, begin, column, repeat), inside)
+
+
+@triton.jit
+def store_octets(
+    y, code, stored, biases, begin, left, inside, seed, dropout, first, index,
+    VALUE: tl.constexpr, DERIVATIVE: tl.constexpr, C: tl.constexpr, GROUPED: tl.constexpr,
+    DITHER: tl.constexpr, DROPS: tl.constexpr, BITS: tl.constexpr, LEVELS: tl.constexpr,
+    ZERO: tl.constexpr, NAN: tl.constexpr,
+):  # fmt: skip
+    """Stores the results of octets that begin `begin` elements after the first of a tile, `left`
+    elements of each in the matrix; None means all."""
     total = number(stored, C)
-    if bias is not None:
-        total += number(tl.load(bias + place_along(first, begin, column, repeat), inside), C)
+    if biases is not None:
+        total += number(biases, C)
     value = VALUE(total, C)
     derivative = DERIVATIVE(total, C)
     rounding = 0.5
@@ -61,17 +70,17 @@ def map_octets(
         words = words_of_octets(seed_of(seed), first, begin, index, stored, C, GROUPED)
         if DITHER:
             rounding = (words & 0xFFFF).to(tl.int32).to(tl.float32) * (2.0**-16)
-    codes = encode(derivative, rounding, LEVELS, ZERO, NAN)
+    codes = encode(derivative, rounding, C, LEVELS, ZERO, NAN)
     if DROPS:
         threshold, factor = dropout
         kept = words.to(tl.int64) >= threshold
         result = tl.where(kept, (value * factor).to(stored.dtype), 0.0)
         codes = tl.where(kept, codes, ZERO)
-    elif bias is not None:
+    elif biases is not None:
         result = value.to(stored.dtype)
     else:
         result = round_value(value, stored, C)
-    tl.store(y + place, result, inside)
+    tl.store(y + elements_of(begin), result, inside)
     store_codes(code, begin, codes, left, BITS)
 
 
@@ -123,18 +132,30 @@ def coded_forward(
     dropout = (threshold, factor)
     STEP: tl.constexpr = ROWS * COLUMNS // 8 // OCTETS
     if (row + ROWS <= rows) & (column + COLUMNS <= columns):
-        octet = tl.arange(0, STEP * OCTETS)
-        map_octets(
-            y, code, x, bias, seed, dropout, octet, first, None, None, row_step, period, index,
-            VALUE, DERIVATIVE, C, COLUMNS, GROUPED, DITHER, DROPS, BITS, LEVELS, ZERO, NAN,
-        )  # fmt: skip
+        AHEAD: tl.constexpr = 3 if x.dtype.element_ty.primitive_bitwidth == 16 else 2
+        parts = ()
+        for k in tl.static_range(AHEAD + OCTETS):
+            if k >= AHEAD:
+                # Always. The branch keeps ptxas from moving loads, as in ``gate.kernels``.
+                if (k - AHEAD + 1) * STEP * 8 <= rows * columns:
+                    _, _, begin = place_of(
+                        (k - AHEAD) * STEP + tl.arange(0, STEP), row_step, COLUMNS
+                    )
+                    store_octets(
+                        y, code, *parts[k - AHEAD], begin, None, None, seed, dropout, first, index,
+                        VALUE, DERIVATIVE, C, GROUPED, DITHER, DROPS, BITS, LEVELS, ZERO, NAN,
+                    )  # fmt: skip
+            if k < OCTETS:
+                _, at, begin = place_of(k * STEP + tl.arange(0, STEP), row_step, COLUMNS)
+                parts += (load_octets(x, bias, first, begin, at, period, None),)
     else:
-        for i in tl.static_range(OCTETS):  # one at a time: predicates of several take registers
-            part = i * STEP + tl.arange(0, STEP)
-            map_octets(
-                y, code, x, bias, seed, dropout, part, first, rows - row, columns - column,
-                row_step, period, index, VALUE, DERIVATIVE, C, COLUMNS, GROUPED, DITHER, DROPS,
-                BITS, LEVELS, ZERO, NAN,
+        for k in range(OCTETS):  # in turn, in few registers
+            own_row, own_column, place = place_of(k * STEP + tl.arange(0, STEP), row_step, COLUMNS)
+            left, inside = in_matrix(own_row, own_column, rows - row, columns - column)
+            part = load_octets(x, bias, first, place, own_column, period, inside)
+            store_octets(
+                y, code, *part, place, left, inside, seed, dropout, first, index, VALUE,
+                DERIVATIVE, C, GROUPED, DITHER, DROPS, BITS, LEVELS, ZERO, NAN,
             )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from gelu_kernels.triton_kernels.dropout.operators import factor_of, threshold_o
 from gelu_kernels.triton_kernels.launch import Specialization, launch
 from gelu_kernels.triton_kernels.matrices import TYPES, are_aligned, integer, pointer
 from gelu_kernels.triton_kernels.seed import argument
-from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, map_tiles, octet_tiles
+from gelu_kernels.triton_kernels.tuning import VECTOR_BYTES, coded_tiles, map_tiles
 
 contiguous = torch.contiguous_format
 CODEBOOKS = {8: codebook["8bit"], 4: codebook["4bit"]}
@@ -103,7 +103,7 @@ def coded_forward(
     repeated = columns % 8 != 0 and columns != elements
     row_columns = elements if repeated else columns
     rows = elements // row_columns
-    tiles = octet_tiles(rows, row_columns, x.itemsize, 1 + (bias is not None))
+    tiles = coded_tiles(rows, row_columns, x.itemsize)
     own_seed = argument(seed, x)
     key = ForwardKey(
         gate,
