@@ -118,7 +118,7 @@ FAMILIES: dict[str, dict[tuple[str, bool, int], Limits]] = {
         ("soi_backward", False, 16): Limits(48, 40, 96, 96),
         ("soi_backward_bias", True, 32): Limits(48, 40, 93, 94),
         ("soi_backward_bias", True, 16): Limits(48, 39, 93, 94),
-        ("cdf_gate_forward", True, 32): Limits(32, 56, 83, 94),
+        ("cdf_gate_forward", True, 32): Limits(32, 56, 82, 94),
         ("cdf_gate_forward", True, 16): Limits(24, 71, 80, 92),
         ("cdf_gate_backward", True, 32): Limits(16, 101, 88, 97),
         ("cdf_gate_backward", True, 16): Limits(16, 102, 89, 97),
