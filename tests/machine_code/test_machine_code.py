@@ -41,11 +41,12 @@ H100 = MACHINES["H100"]
 # Its bandwidth times a latency of 0.7 us, over its processors: see tuning.h.
 H100_BYTES_IN_FLIGHT = H100.copied * 1e12 * 0.7e-6 / H100.processors
 
-# For a bfloat16; its random bits take 4 in CUDA and 8 in Triton, which draws all of them.
-MOST_SOI_SLOTS = {"cuda": 23, "triton": 33}
+# For a bfloat16; its random bits take 4.
+MOST_SOI_SLOTS = {"cuda": 23, "triton": 24}
 
 SPILLED = [
     ("cdf_gate_backward cauchy float32 located", 16),  # for sm_100
+    ("soi_cdf_forward laplace bfloat16 located", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 1>", 8),
     ("map_rows<GluBackward<Cauchy, fp16>, fp16, 0, 2>", 8),
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
@@ -159,6 +160,12 @@ def is_short(kernel: Kernel) -> bool:
     return not re.search("fp64|float64", kernel.name)
 
 
+def estimates(case: Case) -> bool:
+    """Whether an SOI map decides by an estimate of F where it can: Triton's does in 16 bits."""
+    draws = case.op in ("soi_forward", "soi_cdf_forward")
+    return draws and (case.backend == "cuda" or case.itemsize == 2)
+
+
 def test_every_case_is_found(
     vector_kernels: list[VectorKernel], backend: str, gates: list[str]
 ) -> None:
@@ -184,9 +191,9 @@ def test_vector_path(vector_kernels: list[VectorKernel]) -> None:
 
 
 def test_no_branch_on_data(vector_kernels: list[VectorKernel]) -> None:
-    """But for CUDA's SOI map, where one vector of a warp in 60 takes it, in float64 one in 240."""
+    """But for an SOI map that estimates F: one vector of a warp in 60 takes it."""
     short = [x for x in vector_kernels if is_short(x.kernel)]
-    allowed = [x.vectors if x.kernel.name.startswith("draw_") else 0 for x in short]
+    allowed = [x.vectors if estimates(x.case) else 0 for x in short]
     found = [(x.kernel.name, branches_on_loads(x.path)) for x in short]
     assert not [x for x, most in zip(found, allowed, strict=True) if x[1] > most]
 
@@ -328,10 +335,10 @@ def test_memory_bound_on_h100(vector_kernels: list[VectorKernel]) -> None:
 def test_soi_forward(
     vector_kernels: list[VectorKernel], architecture: str, backend: str, gates: list[str]
 ) -> None:
-    """CUDA estimates F by a power and a reciprocal, Triton approximates nothing. The slots of a
+    """An estimate of F is a power and a reciprocal; else nothing is approximated. The slots of a
     bfloat16 are bounded as such, for the architecture that they were counted for."""
     found = {case: x for case, x in busiest(vector_kernels).items() if case.op == "soi_forward"}
-    assert not [case for case, x in found.items() if x.mufu > (2 if backend == "cuda" else 0)]
+    assert not [case for case, x in found.items() if x.mufu > 2 * estimates(case)]
     if architecture == "sm_90":
         slots = [found[Case("soi_forward", g, "bfloat16", False, backend)].slots for g in gates]
         assert max(slots) <= MOST_SOI_SLOTS[backend], slots
