@@ -50,7 +50,7 @@ def specialize_sums(key: bias_gradient.Key) -> Specialization:
     )
     compiled_in = key.columns, key.columns_first
     return Specialization(
-        "cdf.kernels.sum_columns", arguments, compiled_in, key.gate, BACKWARD, TYPES[key.dtype]
+        "cdf.column_sums.sum_columns", arguments, compiled_in, key.gate, BACKWARD, TYPES[key.dtype]
     )
 
 

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from gelu_kernels.formulas.coefficients import Constants
 from gelu_kernels.triton_kernels.arithmetic import approximate_reciprocal, bits, fma, from_bits
-from gelu_kernels.triton_kernels.cdf.kernels import bounded, inverse_of, standard_score
+from gelu_kernels.triton_kernels.cdf.distribution import bounded, inverse_of, standard_score
 from gelu_kernels.triton_kernels.octets import elements_of, first_of
 from gelu_kernels.triton_kernels.philox import bytes_of, philox, seed_of, words_of_pair
 from gelu_kernels.triton_kernels.storage import number, widened

@@ -8,7 +8,7 @@ thread has several octets, or a vector of each.
 import triton
 import triton.language as tl
 
-from gelu_kernels.triton_kernels.cdf.kernels import bounded, inverse_of, standard_score
+from gelu_kernels.triton_kernels.cdf.distribution import bounded, inverse_of, standard_score
 from gelu_kernels.triton_kernels.octets import (
     byte_of,
     in_matrix,
