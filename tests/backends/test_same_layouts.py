@@ -154,8 +154,10 @@ def test_tiles_of_large_tensors(backend: str, cases: list[ShapeCase], large_tile
 
 
 @pytest.mark.parametrize("backend", TRITON_PTX)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("shape", [(20, 512), (9, 2048)])
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("shape", [(20, 512), pytest.param((9, 2048), marks=pytest.mark.slow)])
 def test_octets_below_each_other(
     backend: str, dtype: torch.dtype, shape: Shape, large_tiles: None
 ) -> None:

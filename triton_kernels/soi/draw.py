@@ -32,7 +32,7 @@ def drawing(functions: SimpleNamespace, constants: Constants) -> triton.JITFunct
         "FIRST_OPEN": tl.constexpr(UNITS.value - below),
         "OPEN": tl.constexpr(below + int(error + 0.5)),
     }
-    for f in (exact, draw_octet, draw):
+    for f in (exact, draw_octet, draw_plain, draw_scaled, draw):
         names[f.__name__] = triton.jit(FunctionType(f.fn.__code__, names, f.__name__))
     return names["draw"]
 
@@ -65,14 +65,10 @@ def signs_of(low, high):
 
 
 @triton.jit
-def draw_octet(*operands):
-    """For each element its excess, and the byte of the mask. Eight numbers each are z, the octet
-    and the seed and, with a location and a scale, x, both, and 0 if there is no estimate."""
-    z, octet, seed = operands[:8], operands[8], operands[16]
+def draw_octet(z, scaled, octet, seed, clear):
+    """For each element its excess, and the byte of the mask. `scaled` has x, loc and scale, if F
+    does not take x itself; `clear` is 0 if there is no estimate."""
     words = philox(octet, 0, seed, C)
-    clear = tl.full((), ALL, tl.uint32)
-    if len(operands) > 24:
-        clear = operands[48]
     # Of two constants ptxas copies one to a register at every use. So it sees none: the grid has
     # no third side.
     units = UNITS + tl.program_id(2).to(tl.uint32)
@@ -91,8 +87,8 @@ def draw_octet(*operands):
             x = z[j]
             loc = None
             scale = None
-            if len(operands) > 24:
-                x, loc, scale = operands[24 + j], operands[32 + j], operands[40 + j]
+            if scaled is not None:
+                x, loc, scale = scaled[0][j], scaled[1][j], scaled[2][j]
             closed += (exact(excess[j], x, loc, scale, both[j % 2], clear),)
         excess = closed
     byte = tl.full((), 0, tl.uint32)
@@ -100,6 +96,26 @@ def draw_octet(*operands):
         byte |= signs_of(excess[2 * k], excess[2 * k + 1]) & (0x20001 << (2 * k))
     byte |= byte >> 16
     return excess + (byte, byte, byte, byte, byte, byte, byte, byte)
+
+
+# Triton calls these with eight numbers of each tensor. Its release 3.6 takes no *numbers here.
+@triton.jit
+def draw_plain(
+    z0, z1, z2, z3, z4, z5, z6, z7, o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, s4, s5, s6, s7
+):  # fmt: skip
+    clear = tl.full((), ALL, tl.uint32)
+    return draw_octet((z0, z1, z2, z3, z4, z5, z6, z7), None, o0, s0, clear)
+
+
+@triton.jit
+def draw_scaled(
+    z0, z1, z2, z3, z4, z5, z6, z7, o0, o1, o2, o3, o4, o5, o6, o7, s0, s1, s2, s3, s4, s5, s6, s7,
+    x0, x1, x2, x3, x4, x5, x6, x7, l0, l1, l2, l3, l4, l5, l6, l7, b0, b1, b2, b3, b4, b5, b6, b7,
+    c0, c1, c2, c3, c4, c5, c6, c7,
+):  # fmt: skip
+    x = (x0, x1, x2, x3, x4, x5, x6, x7)
+    loc, scale = (l0, l1, l2, l3, l4, l5, l6, l7), (b0, b1, b2, b3, b4, b5, b6, b7)
+    return draw_octet((z0, z1, z2, z3, z4, z5, z6, z7), (x, loc, scale), o0, s0, c0)
 
 
 @triton.jit
@@ -120,7 +136,11 @@ def draw(y, mask, x, octet, z, scaled, key):
     """Stores octets of y and their bytes of the mask. `z` is what F takes; `scaled` has x, loc, the
     scale and whether there are estimates, or nothing. Each thread branches for an octet of its own.
     """
-    excess, bytes = tl.map_elementwise(draw_octet, z, octet[:, None], key, *scaled, pack=8)
+    octet = octet[:, None]
+    if len(scaled) == 0:
+        excess, bytes = tl.map_elementwise(draw_plain, z, octet, key, pack=8)
+    else:
+        excess, bytes = tl.map_elementwise(draw_scaled, z, octet, key, *scaled, pack=8)
     tl.store(y, selected(x, excess))
     tl.store(mask, tl.reduce(bytes, 1, first_of).to(tl.uint8))
 
