@@ -54,11 +54,13 @@ SPILLED = [
     ("map_rows<CdfForward<Cauchy, fp16>, fp16, 2, 8>", 8),
 ]
 
-# CUDA's tiles that are quantised stay in registers, all but some words that are read once. A thread
-# loads up to 256 bytes of a tile first, so that three blocks of 4 warps are enough: sm_80, which
-# lacks instructions for FP8, has registers for no more.
+# CUDA's tiles that are quantised stay in registers, all but some words that are read once.
 TILE_STACK = 40
-LEAST_TILE_THREADS = 384
+
+# How the names of kernels begin that have registers for three blocks of 4 warps alone. They are
+# enough: a thread loads 128 to 256 bytes first. sm_80 lacks instructions for FP8.
+FEW_THREADS = {"sm_80": "quantize_tiles<", "sm_100": "soi_cdf_forward cauchy float16"}
+THREE_BLOCKS = 384
 
 # Between the lanes of a warp. Where ptxas for sm_80 does not see that all lanes come at once, it
 # writes an exchange twice: in place, which they take if they do, and as a call.
@@ -215,8 +217,8 @@ def is_allowed(fault: str, x: Kernel, backend: str, architecture: str) -> bool:
     if fault == "local memory":
         divides = backend == "triton" and not is_short(x) and has_calls(x)
         return divides or is_tile and x.stack <= TILE_STACK or (x.name, x.stack) in SPILLED
-    if fault == "few threads":
-        return is_tile and architecture == "sm_80" and resident_threads(x) >= LEAST_TILE_THREADS
+    if fault == "few threads" and architecture in FEW_THREADS:
+        return x.name.startswith(FEW_THREADS[architecture]) and resident_threads(x) >= THREE_BLOCKS
     return fault in ("doubles", "calls") and not is_short(x)
 
 
