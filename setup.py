@@ -1,29 +1,60 @@
-"""Builds the C++ part with CMake and Ninja against the torch that is installed."""
+"""Builds the C++ part with CMake and Ninja, against the torch that is installed."""
 
+import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
+from runpy import run_path
 
-try:
-    import torch
-except ModuleNotFoundError as error:
-    sys.exit(
-        f"gelu_kernels is compiled for the installed PyTorch, which {sys.executable} does not have"
-        f" ({error}). Run `pip install 'torch>=2.11'` first, then install gelu_kernels again."
-    )
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
-from setuptools.command.egg_info import egg_info
-from torch.utils import cpp_extension
 
 ROOT = Path(__file__).parent.resolve()
-BUILT = ("libgelu_kernels.so", "built_for.py")  # next to `_C`
-RELEASE = ".".join(torch.__version__.split(".")[:2])
 WARNING_AS_ERROR = "CMAKE_COMPILE_WARNING_AS_ERROR"
+OLDEST_PYTHON = "cp310"  # of the limited API in CMakeLists.txt
+
+# Of an interpreter: its headers, the end of its extension modules' names, and its tags in a wheel.
+DESCRIBE = """
+import json, sys, sysconfig
+number = "cp" + sysconfig.get_config_var("py_version_nodot")
+print(json.dumps({
+    "include": sysconfig.get_path("include"),
+    "suffix": sysconfig.get_config_var("EXT_SUFFIX"),
+    "python": number,
+    "abi": number + getattr(sys, "abiflags", ""),
+}))
+"""
+
+
+def torches() -> list[Path]:
+    """The folders `torch` to build for. It is not imported: its CUDA libraries may be missing."""
+    if listed := os.environ.get("GELU_KERNELS_TORCHES"):
+        return [Path(folder) for folder in listed.split(os.pathsep)]
+    spec = find_spec("torch")
+    if spec is None:
+        sys.exit(
+            f"gelu_kernels is compiled for the installed PyTorch, which {sys.executable} does not"
+            " have. Run `pip install 'torch>=2.11'` first, then install gelu_kernels again."
+        )
+    return [Path(spec.origin).parent]
+
+
+def pythons() -> list[dict[str, str]]:
+    """Those to build the binding for. One build with the limited API serves all that have a GIL."""
+    listed = os.environ.get("GELU_KERNELS_PYTHONS", sys.executable).split(os.pathsep)
+    found = {}
+    for python in listed:
+        said = subprocess.run([python, "-c", DESCRIBE], check=True, capture_output=True, text=True)
+        described = json.loads(said.stdout)
+        if not described["abi"].endswith("t"):
+            described |= {"suffix": ".abi3.so", "python": OLDEST_PYTHON, "abi": "abi3"}
+        found[described["abi"]] = described
+    return list(found.values())
 
 
 def cuda_architectures(wanted: str) -> list[str]:
@@ -33,11 +64,13 @@ def cuda_architectures(wanted: str) -> list[str]:
 
 
 def cuda_compiler() -> str | None:
-    """None without one, or where the CUDA kernels are not wanted."""
+    """None without one, or where the CUDA kernels are not wanted. Looked for as torch does."""
     if os.environ.get("FORCE_ONLY_CPU") == "1":
         return None
-    of_torch = cpp_extension.CUDA_HOME and f"{cpp_extension.CUDA_HOME}/bin/nvcc"
-    return shutil.which(os.environ.get("CUDACXX") or of_torch or "nvcc")
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    places = [os.environ.get("CUDACXX"), home and f"{home}/bin/nvcc", "nvcc"]
+    found = map(shutil.which, filter(None, [*places, "/usr/local/cuda/bin/nvcc"]))
+    return next(filter(None, found), None)
 
 
 def check_compiler() -> None:
@@ -46,44 +79,35 @@ def check_compiler() -> None:
     if not any(shutil.which(name) for name in compilers):
         sys.exit(
             "gelu_kernels is compiled when it is installed from its sources, and there is no C++"
-            f" compiler here: looked for {', '.join(compilers)}. Install g++ >= 12, or a wheel of"
-            f" gelu_kernels for torch {RELEASE}."
+            f" compiler here: looked for {', '.join(compilers)}. Install g++ >= 12, or the wheel of"
+            " gelu_kernels."
         )
 
 
-def built_for() -> str:
-    """In the version of what is built: torch's release, and CUDA's if its kernels are there."""
-    compiler = cuda_compiler()
-    if compiler is None:
-        return f"+torch{RELEASE}.cpu"
-    said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
-    major, minor = re.search(r"release (\d+)\.(\d+)", said.stdout).groups()
-    return f"+torch{RELEASE}.cu{major}{minor}"
-
-
 class CMakeBuild(build_ext):
-    """Builds libgelu_kernels.so and _C with CMake, and copies them to where `_C` belongs.
+    """Builds the libraries with CMake, and copies them into the package.
 
     CMAKE_BUILD_PARALLEL_LEVEL limits the jobs, as for any CMake build. TORCH_CUDA_ARCH_LIST says
     for which GPUs to build, as for any extension of torch, and FORCE_ONLY_CPU=1 for none, as for
     the variables of PyTorch Geometric. CMAKE_COMPILE_WARNING_AS_ERROR=ON is for the developers, and
-    DEBUG=1 builds without optimisation.
+    DEBUG=1 builds without optimisation. For a wheel, GELU_KERNELS_TORCHES lists the folders of
+    several releases of torch, and GELU_KERNELS_PYTHONS interpreters, separated like a PATH.
     """
 
     def build_extension(self, ext: Extension) -> None:
         check_compiler()
-        package = Path(self.get_ext_fullpath(ext.name)).parent.resolve()
-        build = ROOT / "build" / f"torch-{torch.__version__}-{sysconfig.get_platform()}"
+        folders, bindings = torches(), pythons()
+        versions = "-".join(run_path(folder / "version.py")["__version__"] for folder in folders)
+        build = ROOT / "build" / f"torch-{versions}-{sysconfig.get_platform()}"
         options = {
             "CMAKE_BUILD_TYPE": "Debug" if os.environ.get("DEBUG") == "1" else "Release",
             "GELU_KERNELS_CUDA": "ON" if cuda_compiler() else "OFF",
             WARNING_AS_ERROR: os.environ.get(WARNING_AS_ERROR, "OFF"),
             # The same for every command, so that one does not link again what another has built.
             "CMAKE_LIBRARY_OUTPUT_DIRECTORY": build / "gelu_kernels",
-            "TORCH_INCLUDE_DIRS": ";".join(cpp_extension.include_paths()),
-            "TORCH_LIBRARY_DIR": Path(torch.__file__).parent / "lib",
-            "PYTHON_INCLUDE_DIR": sysconfig.get_path("include"),
-            "PYTHON_MODULE_SUFFIX": sysconfig.get_config_var("EXT_SUFFIX"),
+            "TORCH_FOLDERS": ";".join(map(str, folders)),
+            "PYTHON_INCLUDE_DIRS": ";".join(python["include"] for python in bindings),
+            "PYTHON_MODULE_SUFFIXES": ";".join(python["suffix"] for python in bindings),
         }
         if compiler := cuda_compiler():
             options["CMAKE_CUDA_COMPILER"] = compiler
@@ -97,33 +121,27 @@ class CMakeBuild(build_ext):
         configure = "-G", "Ninja", "-S", ROOT, "-B", build, "-UCMAKE_CUDA_ARCHITECTURES", *defines
         subprocess.run(["cmake", *configure], check=True, env=environment)
         subprocess.run(["cmake", "--build", build], check=True, env=environment)
-        made = build / "gelu_kernels"
-        # With a new date, as build_ext copies no older file over that of another torch.
-        shutil.copytree(made, package, copy_function=shutil.copy, dirs_exist_ok=True)
-        (package / "built_for.py").write_text(f'TORCH = "{torch.__version__}"\n')
+        self.made = build / "gelu_kernels"
+        self.copy_to(Path(self.get_ext_fullpath(ext.name)).parent)
 
     def copy_extensions_to_source(self) -> None:
-        """An editable install runs from the source tree, which needs the library next to `_C`."""
-        super().copy_extensions_to_source()
-        for name in BUILT:
-            self.copy_file(str(Path(self.build_lib) / "gelu_kernels" / name), "gelu_kernels")
+        """An editable install runs from the source tree."""
+        self.copy_to(ROOT / "gelu_kernels")
+
+    def copy_to(self, package: Path) -> None:
+        for older in package.glob("torch[0-9]*"):  # operators for other kernels
+            shutil.rmtree(older)
+        shutil.copytree(self.made, package, dirs_exist_ok=True)
 
 
-class TaggedVersion(egg_info):
-    """Sets the tag itself. As an option of setup() it would lose to the empty tag in the setup.cfg
-    that setuptools adds to an sdist."""
+class Wheel(bdist_wheel):
+    def get_tag(self) -> tuple[str, str, str]:
+        found = pythons()
+        tags = (".".join(python[part] for python in found) for part in ("python", "abi"))
+        return *tags, super().get_tag()[2]
 
-    def finalize_options(self) -> None:
-        self.tag_build = "" if is_for_sources else built_for()
-        super().finalize_options()
-
-
-# A build runs only with the torch release it was built for, and requires that release. An sdist
-# builds for the installed one.
-is_for_sources = "sdist" in sys.argv
 
 setup(
     ext_modules=[Extension("gelu_kernels._C", sources=[])],
-    cmdclass={"build_ext": CMakeBuild, "egg_info": TaggedVersion},
-    install_requires=["torch>=2.11" if is_for_sources else f"torch=={RELEASE}.*"],
+    cmdclass={"build_ext": CMakeBuild, "bdist_wheel": Wheel},
 )

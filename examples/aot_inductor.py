@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from torch.utils import cpp_extension
 
 import gelu_kernels
+from gelu_kernels import library
 from gelu_kernels.compile import disable_fusion, enable_fusion
 
 SOURCE = Path(__file__).with_suffix(".cpp")
-LIBRARY = Path(gelu_kernels.__file__).with_name("libgelu_kernels.so")
+LIBRARY = library.find() / library.OPERATORS
 
 
 def model() -> nn.Module:

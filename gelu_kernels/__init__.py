@@ -4,9 +4,9 @@ Importing the package registers ``torch.ops.gelu_kernels``. ``functional`` and `
 documented Python interface; ``replace_activations`` puts them into an existing model.
 """
 
-from gelu_kernels import compatibility
+from gelu_kernels import library
 
-compatibility.load_library()
+__path__.append(library.load())  # for `_C`
 
 from gelu_kernels import backend, compile, distributed, flops, functional, nn, random_seed  # noqa: E402  (need the operators)
 from gelu_kernels.decompositions import decompositions  # noqa: E402

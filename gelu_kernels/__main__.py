@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from gelu_kernels import _C, __version__, backend
+from gelu_kernels import _C, __version__, backend, library
 
 
 def processor() -> str:
@@ -38,7 +38,7 @@ def main() -> None:
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
-        "build": _C.build_info(),
+        "build": {**_C.build_info(), "operators": library.find() / library.OPERATORS},
         "kernels for a GPU": {
             "AMD" if torch.version.hip else "NVIDIA": backend.for_nvidia(),
             "Intel": "triton",

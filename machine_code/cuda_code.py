@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 
-from gelu_kernels import _C
+from gelu_kernels import _C, library
 from machine_code.elf import functions, most_threads
 from machine_code.sass import (
     Kernel,
@@ -22,7 +22,7 @@ from machine_code.sass import (
 )
 
 ROOT = Path(__file__).parent.parent
-LIBRARY = Path(_C.__file__).parent / "libgelu_kernels.so"
+LIBRARY = library.KERNELS
 # The gates by their classes in the names of kernels.
 CLASSES = {"".join(map(str.capitalize, name.split("_"))): name for name, *_ in _C.gates()}
 SOURCES = sorted((ROOT / "csrc" / "cuda").rglob("*.cu"))

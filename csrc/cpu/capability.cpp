@@ -96,6 +96,8 @@ const Tables& tables_for(int64_t elements) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)  // the operators are in another library
+
 const Loops& loops(Gate gate, Dtype dtype, int64_t elements) {
   return tables_for(elements).loops[static_cast<int>(gate)][static_cast<int>(dtype)];
 }
@@ -129,5 +131,7 @@ const char* built_capabilities() {
 }
 
 const char* capability() { return chosen().name; }
+
+#pragma GCC visibility pop
 
 }  // namespace gelu_kernels::cpu

@@ -14,6 +14,8 @@
 #include "csrc/random/dropout.h"
 #include "csrc/random/soi.h"
 
+#pragma GCC visibility push(default)  // the operators are in another library
+
 namespace gelu_kernels::cuda {
 
 // An error of CUDA: its number, name and text; false if there is none.
@@ -122,3 +124,5 @@ Error (*glu_dropout_backward(Gate gate, Dtype dtype))(Queue, const DropoutBackwa
 BackwardColumnSums dropout_column_sums(Gate gate, Dtype dtype);
 
 }  // namespace gelu_kernels::cuda
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
+
 from release.environments import PATH, ROOT
 
 # The flags that a source needs beyond the flags of every shared library.
@@ -26,6 +28,8 @@ def stated(pattern: str) -> str:
 def commands(folder: Path, source: Path = ROOT, **options: str) -> list[dict[str, str]]:
     """The entries of compile_commands.json, without the CUDA kernels."""
     defines = dict.fromkeys(stated(r"foreach\(variable (.*)\)").split(), "none")
+    defines |= {"TORCH_FOLDERS": str(Path(torch.__file__).parent)}
+    defines |= {"CMAKE_LIBRARY_OUTPUT_DIRECTORY": str(folder)}
     defines |= {"GELU_KERNELS_CUDA": "OFF", "CMAKE_EXPORT_COMPILE_COMMANDS": "ON", **options}
     subprocess.run(
         ["cmake", "-G", "Ninja", "-S", source, "-B", folder]

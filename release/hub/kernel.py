@@ -6,7 +6,6 @@ registered. So a process can load it only once.
 """
 
 import sys
-from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -26,12 +25,6 @@ def load() -> ModuleType:
         raise ImportError(
             f"gelu_kernels in {FOLDER} cannot be loaded: {loaded} is loaded already, and a process"
             " can have one"
-        )
-    if not any((FOLDER / f"_C{suffix}").exists() for suffix in (EXTENSION_SUFFIXES[0], ".py")):
-        built = ", ".join(path.name for path in FOLDER.glob("_C.*")) or "no Python"
-        raise ImportError(
-            f"gelu_kernels in {FOLDER} was built for another Python: it has {built}, and this one"
-            f" needs _C{EXTENSION_SUFFIXES[0]}"
         )
     spec = spec_from_file_location(NAME, FOLDER / "__init__.py")
     package = sys.modules[NAME] = module_from_spec(spec)

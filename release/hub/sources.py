@@ -16,7 +16,7 @@ from release.hub import cmake, variant
 # Replacements for files that the builder cannot use.
 OURS = Path(__file__).with_name("builder")
 BINDING = OURS / "torch_binding.cpp"
-REPLACED = ["csrc/ops/python.cpp"]
+REPLACED = ["csrc/python/module.cpp"]
 BACKENDS = ("cpu", "cuda")
 CAPABILITY = re.compile(r"-DGELU_KERNELS_CAPABILITY=(\w+)")
 OLDEST_CUDA = "12.8"  # the first that knows the newest architecture
@@ -109,15 +109,18 @@ class Repository:
 
 def write(folder: Path) -> None:
     repository = Repository(folder)
+    needed, operators = set(), []
     for flags, sources in cmake.compiled().items():
         if instruction_set := CAPABILITY.search(" ".join(flags)):
             repository.add_loops(flags, sources, instruction_set[1])
         elif sources != REPLACED:
-            repository.add_operators(flags, sources)
+            needed.update(flags)
+            operators += sources
+    repository.add_operators(tuple(sorted(needed)), operators)
     repository.add_cuda_kernels()
     repository.copy("LICENSE")
     repository.write()
     package = folder / "torch-ext" / variant.PACKAGE.name
-    variant.write_package(package, "*.so", "built_for.py")
+    variant.write_package(package, "*.so", "torch[0-9]*")
     for path in OURS.glob("*.py"):
         shutil.copy(path, package / variant.FOLDER)

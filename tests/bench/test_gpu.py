@@ -150,7 +150,8 @@ def test_a_build_changes_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     package = tmp_path / "gelu_kernels"
     package.mkdir()
     before = gpu_report.digest_of_sources()
-    for name in ("libgelu_kernels.so", "built_for.py"):
+    (package / "torch2.13").mkdir()
+    for name in ("libgelu_kernels_without_torch.so", "torch2.13/libgelu_kernels.so"):
         (package / name).touch()
     assert gpu_report.digest_of_sources() == before
     (package / "backend.py").touch()

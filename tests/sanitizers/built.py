@@ -127,7 +127,7 @@ def link_sources(folder: Path) -> None:
     for link in [*folder.iterdir(), *package.iterdir()]:
         if link.is_symlink():
             link.unlink()
-    built = re.compile(r"\..*|build|built_for.py|.*\.so|__pycache__|.*\.egg-info")
+    built = re.compile(r"\..*|build|torch\d.*|.*\.so|__pycache__|.*\.egg-info")
     for path in [*ROOT.iterdir(), *(ROOT / "gelu_kernels").iterdir()]:
         if path.name != "gelu_kernels" and not built.fullmatch(path.name):
             (folder / path.relative_to(ROOT)).symlink_to(path)

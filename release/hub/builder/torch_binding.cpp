@@ -1,5 +1,5 @@
-// Replaces csrc/ops/python.cpp, as the Hub's builder compiles for Python's limited API, which
-// pybind11 does not support. Functions that are bound there become operators here.
+// Replaces csrc/python/module.cpp, as the Hub's builder links nothing of torch that needs Python.
+// Functions that are bound there become operators here.
 #include <ATen/core/Dict.h>
 #include <torch/library.h>
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import torch
 
+PACKAGE = Path(__file__).parent
 
-def load_library() -> None:
-    (library,) = Path(__file__).parents[1].glob("_gelu_kernels_*.so")
+
+def load() -> str:
+    (library,) = PACKAGE.parent.glob("_gelu_kernels_*.so")
     torch.ops.load_library(library)
+    return str(PACKAGE)  # the folder that has `_C`
