@@ -37,7 +37,7 @@ READY_TO_TEST := $(READY)-to-test
 # execute their PTX on the CPU, and test-all reads the machine code of all. 9.0 stands for 8.0 and 12.0,
 # whose sources are the same. The PTX tells the lines of its source; with -lineinfo in place of cicc's own
 # option, cuobjdump would write the machine code of several files under one name.
-ifeq ($(shell command -v nvidia-smi)$(filter gpu hub wheel wheels,$(MAKECMDGOALS)),)
+ifeq ($(shell command -v nvidia-smi)$(filter gpu hub wheel,$(MAKECMDGOALS)),)
 export CUDAFLAGS ?= -Xcicc=-generate-line-info
 ifeq ($(filter test-all,$(MAKECMDGOALS)),)
 export TORCH_CUDA_ARCH_LIST ?= 9.0+PTX
@@ -93,12 +93,12 @@ gpu:  ## Build, test and measure on this machine's NVIDIA GPU; writes build/gpu.
 		$(if $(OUTPUT),--output $(OUTPUT)) $(OPTIONS)
 
 # OUTPUT names a folder for the packages. FORCE_ONLY_CPU=1 leaves the CUDA kernels out.
-wheel: $(READY_TO_TEST)  ## Build a wheel for the installed torch, and an sdist; writes build/wheels/
+wheel: $(READY_TO_TEST)  ## Build the wheel for all releases of torch, and an sdist; writes build/wheels/
 	@$(PYTHON) -m release.wheel $(if $(OUTPUT),--output $(OUTPUT))
 
-# PAIRS, as in `make wheels PAIRS=3.12:2.13.0`, are of Python and torch; 5 GB each.
-wheels: $(READY_TO_TEST)  ## Build wheels for several releases of torch
-	@$(PYTHON) -m release.wheels $(if $(OUTPUT),--output $(OUTPUT)) $(PAIRS)
+# PAIRS, as in `make test-wheel PAIRS=3.12:2.13.0`, are of Python and torch; 5 GB each.
+test-wheel: $(READY_TO_TEST)  ## Try the wheel in ten environments without a compiler; an hour
+	@$(PYTHON) -m release.bare build/wheels/*.whl $(PAIRS)
 
 test-versions: $(READY_TO_TEST)  ## Build and test with several releases of torch; an hour
 	@$(PYTHON) -m release.versions $(PAIRS)
@@ -111,7 +111,7 @@ docs: $(ENVIRONMENT)  ## Make the documentation's site; a broken link is an erro
 	@$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet docs build/docs
 
 clean:  ## Remove what was built; the virtual environment stays
-	rm -rf build *.egg-info gelu_kernels/*.so gelu_kernels/built_for.py
+	rm -rf build *.egg-info gelu_kernels/*.so gelu_kernels/torch[0-9]*
 
 $(READY): requirements.txt $(ENVIRONMENT)
 	@$(PYTHON) -c 'import torch' 2>/dev/null || { echo Installing $(TORCH) && $(PIP) install $(TORCH); }
@@ -130,4 +130,4 @@ $(READY_TO_TEST): requirements-test.txt $(READY)
 	@echo Making .venv
 	@python3 -m venv .venv
 
-.PHONY: help build demo test test-all lint format bench experiments gpu wheel wheels test-versions hub docs clean
+.PHONY: help build demo test test-all lint format bench experiments gpu wheel test-wheel test-versions hub docs clean

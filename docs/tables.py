@@ -24,6 +24,7 @@ from docs.families import FAMILIES, family_of
 from docs.gpu_tables import of_gpu
 from docs.slots import slots
 from gelu_kernels import _C, reference
+from release import bare
 from release import versions as release_versions
 
 OURS = ("gelu_kernels", "cuda", "triton")  # sides; the first is a CPU's
@@ -169,6 +170,20 @@ def versions() -> str:
     return table(header, rows)
 
 
+def wheel() -> str:
+    """One row for each environment that `make test-wheel` has tried."""
+    header = ("torch", "Python", "import torch", "and gelu_kernels", "examples", "loss", "tests")
+    rows = []
+    for record in bare.load():
+        of_torch, ours = (f"{ms:.0f} ms" for ms in record["ms"].values())
+        failed = record["failure"] + record["error"]
+        tests = f"{record['passed']} passed, {record['skipped']} skipped, {failed} failed"
+        row = record["torch"], record["python"], of_torch, ours, str(record["examples"])
+        rows.append((*row, record["loss"], tests))
+    made = sorted({f"{r['MB']} MB, {r['commit'][:7]}, {r['date']}" for r in bare.load()})
+    return f"{table(header, rows)}\nThe wheel: {'; '.join(made)}.\n"
+
+
 def skipped() -> str:
     found = {record["torch"]: record["skipped because"] for record in release_versions.load()}
     reasons = sorted(set().union(*found.values()))
@@ -184,6 +199,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "slots": slots,
     "speed": speed,
     "versions": versions,
+    "wheel": wheel,
 }
 
 

@@ -13,8 +13,15 @@ from tempfile import TemporaryDirectory
 import click
 
 ROOT = Path(__file__).resolve().parents[1]
-# Python and torch. Each pair takes 5 GB, as torch comes with CUDA.
-PAIRS = ("3.10:2.11.0", "3.12:2.12.1", "3.11:2.13.0", "3.12:2.14.1", "3.13:2.15.0")
+# Python and torch: each release with two. Each pair takes 5 GB, as torch comes with CUDA.
+PAIRS = (
+    *("3.10:2.11.0", "3.13:2.11.0"),
+    *("3.12:2.12.1", "3.14:2.12.1"),
+    *("3.11:2.13.0", "3.14:2.13.0"),
+    *("3.12:2.14.1", "3.10:2.14.1"),
+    *("3.13:2.15.0", "3.14:2.15.0"),
+)
+TORCHES = tuple(dict.fromkeys(pair.partition(":")[2] for pair in PAIRS))
 UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
 # The path of a shell in which this interpreter's environment is active.
 PATH = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
@@ -52,14 +59,20 @@ def create(folder: Path, python: str) -> Environment:
     return Environment(folder)
 
 
-def with_torch(pair: str) -> Environment:
-    """The environment of a pair such as 3.12:2.13.0, which is made once."""
+def interpreter(pair: str) -> str:
+    """Of a pair such as 3.12:2.13.0."""
     python, _, torch = pair.partition(":")
-    interpreter = shutil.which(f"python{python}")
-    if interpreter is None or not torch:
+    found = shutil.which(f"python{python}")
+    if found is None or not torch:
         raise click.BadParameter(f"{pair}: python{python} must be on the path, and torch be named")
+    return found
+
+
+def with_torch(pair: str) -> Environment:
+    """The environment of a pair, which is made once."""
+    python, _, torch = pair.partition(":")
     folder = ROOT / "build" / "environments" / f"python{python}-torch{torch}"
-    environment = create(folder, interpreter)
+    environment = create(folder, interpreter(pair))
     pip = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
     subprocess.run([environment.python, *pip, f"torch=={torch}"], check=True)
     return environment

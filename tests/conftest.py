@@ -1,10 +1,12 @@
 """Fixtures that all tests share."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from torch.utils.cpp_extension import get_cxx_compiler
 
 from tests import ROOT, ptx_on_cpu
 from tests.calls import GATES
@@ -22,8 +24,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # one worker for each processor
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before a test makes tensors, as PTX on the CPU may touch no other memory. `make gpu` asks for
-    a GPU's tests alone, which need not wait for the build of the PTX machine."""
-    if config.option.markexpr != "gpu":
+    a GPU's tests alone, which need not wait for the build of the PTX machine. Beside a wheel there
+    may be no compiler for it."""
+    if config.option.markexpr != "gpu" and shutil.which(get_cxx_compiler()):
         ptx_on_cpu.record_allocations()
 
 
