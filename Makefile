@@ -97,7 +97,7 @@ wheel: $(READY_TO_TEST)  ## Build the wheel for all releases of torch, and an sd
 	@$(PYTHON) -m release.wheel $(if $(OUTPUT),--output $(OUTPUT))
 
 # PAIRS, as in `make test-wheel PAIRS=3.12:2.13.0`, are of Python and torch; 5 GB each.
-test-wheel: $(READY_TO_TEST)  ## Try the wheel in ten environments without a compiler; an hour
+test-wheel: $(READY_TO_TEST)  ## Try the wheel in ten environments without a compiler; half an hour
 	@$(PYTHON) -m release.bare build/wheels/*.whl $(PAIRS)
 
 test-versions: $(READY_TO_TEST)  ## Build and test with several releases of torch; an hour

@@ -1,15 +1,23 @@
 """Handles differences between torch releases. csrc/ops/compatibility.h handles those in C++."""
 
+import re
+
 import torch
 from torch import Tensor
 
-from gelu_kernels import library
+Release = tuple[int, int]  # a patch does not change torch's C++ interface
+
+
+def release(version: str) -> Release:
+    """(2, 13) for 2.13.0+cpu."""
+    major, minor = re.match(r"(\d+)\.(\d+)", version).groups()
+    return int(major), int(minor)
 
 
 def ready_to_redistribute(argument: object) -> object:
     """For an operator below autograd. Under no_grad, redistribute of torch 2.11 and 2.12 calls
     detach_, for which their DTensor has no rule. The detach of torch 2.15 redistributes itself."""
-    is_old = library.release(torch.__version__) < (2, 13)
+    is_old = release(torch.__version__) < (2, 13)
     return argument.detach() if is_old and isinstance(argument, Tensor) else argument
 
 

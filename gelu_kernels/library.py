@@ -4,7 +4,6 @@ The folder torch2.13 contains the operators for torch 2.13 and the extension mod
 newer than every folder uses the newest one, if that passes self_test.py.
 """
 
-import re
 import subprocess
 import sys
 import warnings
@@ -12,6 +11,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from pathlib import Path
 
 import torch
+
+from gelu_kernels.compatibility import release
 
 PACKAGE = Path(__file__).parent
 KERNELS = PACKAGE / "libgelu_kernels_without_torch.so"
@@ -21,14 +22,6 @@ REMEDY = (
     " gelu_kernels gelu_kernels` builds it for the installed torch, and so does `pip install"
     " --no-build-isolation .` in its source tree"
 )
-
-Release = tuple[int, int]  # a patch does not change torch's C++ interface
-
-
-def release(version: str) -> Release:
-    """(2, 13) for 2.13.0+cpu."""
-    major, minor = re.match(r"(\d+)\.(\d+)", version).groups()
-    return int(major), int(minor)
 
 
 def find() -> Path:

@@ -5,8 +5,6 @@
 // objects.h includes Python.h, which comes first.
 #include <torch/csrc/jit/frontend/function_schema_parser.h>
 
-#include <array>
-
 #include "csrc/ops/build_info.h"
 #include "csrc/ops/operators.h"
 

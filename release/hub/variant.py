@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 import gelu_kernels
-from gelu_kernels import library
+from gelu_kernels import compatibility
 
 # What build.toml and each build's metadata.json both say.
 GENERAL = {
@@ -32,7 +32,7 @@ def backend() -> str:
 
 
 def name() -> str:
-    release = "{}{}".format(*library.release(torch.__version__))
+    release = "{}{}".format(*compatibility.release(torch.__version__))
     version = f"cu{torch.version.cuda.replace('.', '')}" if torch.version.cuda else "cpu"
     return f"torch{release}-cxx11-{version}-{platform.machine()}-{platform.system().lower()}"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gelu_kernels import library
+from gelu_kernels import compatibility
 from release.environments import PATH
 from release.hub import cmake
 from tests.cases import each
@@ -28,6 +28,6 @@ def test_warnings_are_errors_where_asked(as_errors: str, tmp_path: Path) -> None
 def test_switching_cuda_does_not_compile_the_operators_again(tmp_path: Path) -> None:
     """As `make demo` and then `make test` do: half a minute."""
     commands = cmake.commands(tmp_path)
-    release = "{}.{}".format(*library.release(torch.__version__))
+    release = "{}.{}".format(*compatibility.release(torch.__version__))
     depending = [entry["output"] for entry in commands if "GELU_KERNELS_CUDA" in entry["command"]]
     assert [Path(output).parts[-3] for output in depending] == [f"device_operators_{release}.dir"]

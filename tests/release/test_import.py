@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from gelu_kernels import _C, library
+from gelu_kernels import _C, compatibility, library
 from tests.cases import each
 from tests.new_process import python
 
 BUILT = Path(_C.__file__).parent
-INSTALLED = library.release(torch.__version__)
+INSTALLED = compatibility.release(torch.__version__)
 IMPORT = """
 import sys
 import torch
@@ -134,4 +134,4 @@ def test_a_library_that_does_not_load(package: Path) -> None:
 
 def test_what_is_built_is_for_this_torch() -> None:
     assert BUILT.name == "torch{}.{}".format(*INSTALLED)
-    assert library.release(_C.build_info()["torch"]) == INSTALLED
+    assert compatibility.release(_C.build_info()["torch"]) == INSTALLED
