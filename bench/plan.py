@@ -37,6 +37,8 @@ PLANTED = {
 # Families and operators whose kernels have changed since a GPU ran them; of the GLUs, those with a
 # weight. It stands here, as presets.py needs the built extension.
 CHANGED = ("dropout", "cdf", "glu", "soi", "coded", "gate_backward_bias")
+# Recipes of quantised results: each scaling, in both directions.
+QUANTISED = ("RowWise both", "BlockWise1x128 both rceil", "both")
 # Calls of torch that fail harmlessly are not reported.
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--report-api-errors", "no", "--tool")
 
@@ -203,7 +205,7 @@ class Plan:
             Group(15, [self.writer("load", "-c", LOAD)], needed=True),
             Group(40, [self.equality("cuda")]),
             Group(25, [self.bench("changed", "changed")]),
-            Group(37, self.eight_bits("cuda")),
+            Group(37, self.eight_bits("cuda", *options("--recipe", QUANTISED))),
             Group(35, [self.bench("bench of triton", "families", backend="triton")]),
             Group(30, self.eight_bits("triton", "--recipe", "both")),
             Group(25, [self.bench("headline", "headline", *one)]),

@@ -49,8 +49,8 @@ def main(folder: str) -> None:
     assert ((y == x) | (y == 0)).all() and generator.get_state().ne(
         torch.Generator().manual_seed(0).get_state()
     ).any()
-    mxfp8 = "normal", torch.float8_e4m3fn, "BlockWise1x32", None, "row", "floor", "NO_SWIZZLE"
-    data, *_ = binding.quantized_gate(torch.full((1, 32), 100.0), None, *mxfp8)
+    mxfp8 = "normal", torch.float8_e4m3fn, "BlockWise1x32", None, "row", None, "NO_SWIZZLE"
+    data, *_ = binding.quantized_gate(torch.full((1, 32), 100.0), None, *mxfp8, False, None)
     assert data.dtype == torch.float8_e4m3fn and (data.float() == 384).all()
     try:
         ops.fused_gelu(x.long())

@@ -5,7 +5,9 @@ in turn. So a latency is added to their computing, however many they are; if the
 their first turn alone. Their bytes pass through memory meanwhile; the longer of both binds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import NamedTuple
 
 from machine_code.cases import VECTOR_BYTES, Case
@@ -153,3 +155,10 @@ class Launch:
             "microseconds": self.microseconds,
             "% of roof": self.percent,
         }
+
+
+def percent_of(launches: Sequence[Launch]) -> float:
+    """Of the speed of a copy of all that they move, one after the other."""
+    times = [launch.microseconds for launch in launches]
+    percents = [launch.percent for launch in launches]
+    return sum(map(mul, percents, times)) / sum(times)

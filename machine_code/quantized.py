@@ -1,10 +1,10 @@
 """The instructions that a thread issues for an element in CUDA's kernels that quantise their
-results. What shares a scale, and the directions of MX blocks, are chosen at run time, so each has
-its own path through a kernel."""
+results. What shares a scale, and the directions, are chosen at run time, so each recipe has its own
+path through a kernel."""
 
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from machine_code import cuda_code
@@ -15,14 +15,16 @@ from machine_code.sass import Instruction, Kernel
 from machine_code.vector_kernels import TYPES, waits_on_loads
 from machine_code.work import Work
 
-ALONG = ("row", "column", "both")  # of MX blocks
-# The scalings whose scales are floats, in forward passes alone: the bytes of scales for an element,
-# and how the name of an instruction ends that only this path through a tile's kernel has.
-FLOATS = {"TensorWise": (0.0, "REDUX"), "RowWise": (0.0, ""), "BlockWise1x128": (4 / 128, "BAR")}
-MARKS = tuple(mark for _, mark in FLOATS.values() if mark)
+ALONG = ("row", "column", "both")
+SCALE_BYTES = {
+    "BlockWise1x32": 1 / 32,
+    "TensorWise": 0.0,
+    "RowWise": 0.0,
+    "BlockWise1x128": 4 / 128,
+}
 ROWS = 8  # of a lane, a vector in each
-COLUMNS = 4096  # of the tensors
 ROW_VECTORS = 4  # of a thread that has a part of one row, in blocks as large as the row
+COLUMNS = 4096  # of the tensors
 
 
 class Pass(NamedTuple):
@@ -34,10 +36,11 @@ class Pass(NamedTuple):
 PASSES = {
     "forward": Pass(("Forward", "0", "0"), 1, 1),
     "forward with a bias": Pass(("Forward", "1", "0"), 1, 1),
-    "GLU forward": Pass(("GluForward", "0", "0"), 2, 1),
+    "GLU forward": Pass(("GluRowsForward", "0", "0"), 2, 1),
     "backward": Pass(("Backward", "1", "1"), 2, 1),
     "backward with a bias gradient": Pass(("Backward", "1", "2"), 2, 1),
-    "GLU backward": Pass(("GluBackward", "0", "1"), 3, 2),
+    "GLU backward": Pass(("GluRowsBackward", "0", "1"), 3, 2),
+    "cast": Pass(("Cast", "0", "1"), 1, 1),
 }
 NAMES = {found.arguments: name for name, found in PASSES.items()}
 
@@ -46,7 +49,11 @@ class Cell(NamedTuple):
     operation: str
     gate: str
     dtype: str
-    recipe: str  # one of ALONG or FLOATS
+    scaling: str
+    along: str
+    # RowWise along columns reads its inputs twice: one launch finds amax, which is known to the
+    # other.
+    launch: str = ""
 
     @property
     def itemsize(self) -> int:
@@ -60,14 +67,19 @@ class Cell(NamedTuple):
     @property
     def written(self) -> float:
         """Results and their scales, in each direction."""
-        directions = 2 if self.recipe == "both" else 1
-        scales, _ = FLOATS.get(self.recipe, (1 / 32, ""))
-        return PASSES[self.operation].results * directions * (1 + scales)
+        if self.launch == "amax":
+            return 0
+        directions = 2 if self.along == "both" else 1
+        return PASSES[self.operation].results * directions * (1 + SCALE_BYTES[self.scaling])
 
     @property
     def moved(self) -> float:
         """Bytes that an element passes through memory."""
         return self.read + self.written
+
+    @property
+    def whole(self) -> "Cell":
+        return self._replace(launch="")
 
     # As a Case has them.
     backend, has_seed = "cuda", False
@@ -115,50 +127,99 @@ def stores_numbers(instruction: Instruction) -> bool:
     return re.fullmatch(r"STG\.E(\.64)?", instruction.opcode) is not None
 
 
-def tile_score(mark: str) -> Callable[[Instruction], Score]:
-    """Prefers many wide loads, then this mark and no other, then few instructions."""
+def exchanges(instruction: Instruction, lanes: str) -> bool:
+    """For the largest magnitude of a row the nearest lanes exchange, for that of a column the lanes
+    below each other."""
+    is_butterfly = instruction.opcode == "SHFL.BFLY"
+    return is_butterfly and f",{lanes},0x1f" in instruction.operands
+
+
+def score_of(scaling: str, along: str, launch: str) -> Callable[[Instruction], Score]:
+    """Prefers many wide loads, then what only this recipe's path has to what only others have, then
+    few instructions. Warps of a block of threads meet at a barrier, or a warp hands scales of its
+    own on. A division makes a scale a float."""
+    meets = scaling in ("BlockWise1x128", "RowWise")
+    wants_row, wants_column = along != "column", along != "row"
 
     def score(x: Instruction) -> Score:
-        is_marked = x.name.endswith(mark) if mark else -x.name.endswith(MARKS)
-        return is_wide_load(x), is_marked, -is_issued(x)
+        meeting = (x.name == "BAR") * (1 if meets else -1) - (x.opcode == "SHFL.UP")  # of groups
+        if scaling != "BlockWise1x32":
+            meeting -= x.opcode == "SHFL.IDX"
+        rows, columns = exchanges(x, "0x1"), exchanges(x, "0x10")
+        if scaling == "TensorWise" or launch == "known":
+            searched = (x.name == "REDUX") * (1 if scaling == "TensorWise" else -1) - rows - columns
+        else:
+            searched = rows * (1 if wants_row else -1) + columns * (1 if wants_column else -1)
+        collected = (x.name in ("RED", "ATOMG")) * (1 if launch == "amax" else -1)
+        floats = (x.name == "MUFU") * (1 if meets else 0)
+        return is_wide_load(x), meeting, collected, searched, floats, -is_issued(x)
 
     return score
 
 
-def paths_of(kernel: Kernel, vector: int, results: int, has_sums: bool) -> dict[str, Code]:
-    """By recipe. A store along a column has eight rows."""
+def paths_of(kernel: Kernel, cell: Cell, vector: int) -> Code | None:
+    """A store along a column has eight rows."""
     counts = {"row": ROWS, "column": vector, "both": ROWS + vector}
-    flow = ControlFlow(kernel.instructions)
-    if has_sums:  # once round the loop over bands of rows
-        edge = max(flow.back_edges, key=lambda edge: edge[0] - edge[1])
-        start, ends = edge[1], {edge[0]}
-    else:
-        start, ends = 0, flow.exits
-    most = results * counts["both"]
-    found = flow.best_paths(start, ends, tile_score(""), stores_numbers, most)
-    paths = {along: found[results * count] for along, count in counts.items()}
-    names = {x.name for x in kernel.instructions}
-    for scaling, (_, mark) in FLOATS.items():
-        if mark and any(name.endswith(mark) for name in names):
-            marked = flow.best_paths(0, flow.exits, tile_score(mark), stores_numbers, ROWS)
-            paths[scaling] = marked[ROWS]
-    return paths
+    flow, score = ControlFlow(kernel.instructions), score_of(*cell[3:])
+    count = 0 if cell.launch == "amax" else counts[cell.along]
+    storing = [
+        edge
+        for edge in flow.back_edges
+        if any(map(stores_numbers, kernel.instructions[edge[1] : edge[0]]))
+    ]
+    if cell.has_sums:  # once round the loop over bands of rows
+        edge = max(storing, key=lambda edge: edge[0] - edge[1])
+        return flow.best_paths(edge[1], {edge[0]}, score, stores_numbers, count).get(count)
+    path = flow.best_paths(0, flow.exits, score, stores_numbers, count).get(count)
+    if path and PASSES[cell.operation].results == 2:  # once more round the loop over results
+        latch, header = max(storing, key=lambda edge: edge[0] - edge[1])
+        path += flow.best_paths(header, {latch}, score, stores_numbers, count)[count]
+    return path
 
 
-def row_path(kernel: Kernel) -> Code:
+def row_path(kernel: Kernel, of: Pass) -> Code:
     """Twice round the loop: to find the row's largest magnitude, and to store."""
     flow = ControlFlow(kernel.instructions)
+    score = score_of("RowWise", "row", "")
     latch, header = max(flow.back_edges, key=lambda edge: edge[0] - edge[1])
-    first = flow.best_paths(0, {latch}, tile_score(""))[0]
+    first = flow.best_paths(0, {latch}, lambda x: (is_wide_load(x), *score(x)[1:]))[0]
     second = flow.best_paths(
         *(header, flow.exits, lambda x: (-is_wide_load(x), -is_issued(x))),
-        *(stores_numbers, ROW_VECTORS),
+        *(stores_numbers, ROW_VECTORS * of.results),
     )
-    return first + second[ROW_VECTORS]
+    return first + second[ROW_VECTORS * of.results]
+
+
+def recipes_of(operation: str) -> list[tuple[str, str, str]]:
+    """Of the kernels that go tile by tile: scaling, direction and launch."""
+    mx = [("BlockWise1x32", along, "") for along in ALONG]
+    if operation.endswith("gradient"):
+        return mx
+    blocks = [("BlockWise1x128", along, "") for along in ALONG]
+    twice = [("RowWise", along, launch) for along in ALONG[1:] for launch in ("amax", "known")]
+    given = [("TensorWise", "row", "")] if "forward" in operation else []
+    return mx + blocks + twice + given
+
+
+def warps_of(cell: Cell) -> int:
+    """Of a block. A block of numbers along a row has parts in two tiles, or four of float32; along
+    a column in four."""
+    if cell.scaling in ("BlockWise1x128", "RowWise") and cell.along == "both":
+        return 4 * (2 if cell.dtype == "bfloat16" else 4)
+    return 4
+
+
+def whole(launches: Mapping[Cell, Path]) -> dict[Cell, dict[Cell, Path]]:
+    """The launches of each call."""
+    found = defaultdict(dict)
+    for cell, path in launches.items():
+        found[cell.whole][cell] = path
+    return dict(found)
 
 
 def measured(architecture: str) -> dict[Cell, Path]:
-    """Where a column takes as many stores as a row, the shorter way stands for both."""
+    """By launch. Where a column takes as many stores as a row, the shorter way stands for both, if
+    nothing else tells them apart."""
     found = {}
     for kernel in cuda_code.kernels(architecture):
         pattern = (
@@ -167,20 +228,23 @@ def measured(architecture: str) -> dict[Cell, Path]:
         if not (m := re.match(pattern, kernel.name)):
             continue
         shape, function, gate, dtype, columns, number = m.groups()
-        name = NAMES[function, columns, number or "0"]
-        gate, dtype = CLASSES[gate], TYPES[dtype]
-        _, read, results = PASSES[name]
-        vector = 8 if dtype == "bfloat16" else 4
-        if shape == "rows":
-            paths = {"RowWise": row_path(kernel)}
-            vectors, warps = ROW_VECTORS, COLUMNS // (32 * ROW_VECTORS * vector)
-        else:
-            paths = paths_of(kernel, vector, results, name.endswith("gradient"))
-            vectors, warps = ROWS, kernel.threads // 32
-        for recipe, code in paths.items():
-            if sum(map(is_wide_load, code)) >= vectors * read:
+        vector = 8 if TYPES[dtype] == "bfloat16" else 4
+        for name, of in PASSES.items():
+            if of.arguments != (function, columns, number or of.arguments[2]):
+                continue
+            if shape == "rows" and name.endswith("gradient"):
+                continue
+            key = name, CLASSES[gate] if name != "cast" else "", TYPES[dtype]
+            is_row = shape == "rows"
+            recipes = [("RowWise", "row", "")] if is_row else recipes_of(name)
+            vectors = ROW_VECTORS if is_row else ROWS
+            for cell in (Cell(*key, *recipe) for recipe in recipes):
+                code = row_path(kernel, of) if is_row else paths_of(kernel, cell, vector)
+                if not code or sum(map(is_wide_load, code)) < vectors * of.read:
+                    continue
+                warps = COLUMNS // (32 * vectors * vector) if is_row else warps_of(cell)
                 path = Path(kernel, code, vectors * vector, warps)
-                found[Cell(name, gate, dtype, recipe)] = path
-                if name == "forward with a bias" and dtype == "float32":  # it may be missing
-                    found[Cell("forward", gate, dtype, recipe)] = path
+                found[cell] = path
+                if name == "forward with a bias" and vector == 4:  # it may be missing
+                    found[cell._replace(operation="forward")] = path
     return found

@@ -33,7 +33,7 @@ class Specialization(NamedTuple):
 
     kernel: str  # module.function
     arguments: tuple[Type, ...]  # of the run-time parameters
-    compiled_in: tuple[int | bool, ...]  # values of the parameters after those
+    compiled_in: tuple[Hashable, ...]  # values of the parameters after those
     gate: str | None = None  # whose functions the kernel calls
     orders: tuple[str, ...] = ()
     precision: str = ""

@@ -168,14 +168,55 @@ def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
     return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid)
 
 
+class BandTiles(NamedTuple):
+    rows: int  # of a tile
+    columns: int
+    columns_first: bool
+    grid: tuple[int, int, int]
+    block_rows: int  # of a program
+    blocks: int
+    threads: int
+
+
 @lru_cache(1024)
-def band_tiles(rows: int, columns: int, itemsize: int, has_sums: bool) -> ColumnSumTiles:
-    """A column has a scale for each band of 32 rows. A program has one band, or with column sums a
-    block of rows. With more than two vectors a thread, a processor lacks registers for a second
-    program; with one, half of the instructions are overhead of the tile."""
-    vectors = 1 if rows * columns * itemsize <= SMALL_BYTES else 2
-    width = min(_power_of_two(columns), THREADS * vectors * VECTOR_BYTES // itemsize // 32)
-    block_rows = column_sum_tiles(rows, columns, itemsize).block_rows if has_sums else 32
-    blocks = _ceil(rows, block_rows), _ceil(columns, width)
-    columns_first, grid = _grid(*blocks)
-    return ColumnSumTiles(block_rows, blocks[0], width, columns_first, grid)
+def band_tiles(
+    rows: int, columns: int, itemsize: int, height: int, least: int, groups: int, has_sums: bool
+) -> BandTiles:
+    """Tiles of this height that are at least `least` columns wide. A program has one tile, or with
+    sums or maxima over rows (`has_sums`) all tiles of a block of rows. Each group starts a new
+    tile.
+
+    More than two vectors for each thread leave no registers for a second program on a processor;
+    with one, half of the instructions are overhead of the tile. Bands of 128 rows take four vectors
+    in 16 bits, and twice the threads where blocks along the rows widen the tile to 128 columns."""
+    is_small = rows * columns * itemsize <= SMALL_BYTES
+    vectors = (1 if is_small else 2) * (2 if height > 32 else 1)
+    width = max(THREADS * vectors * VECTOR_BYTES // itemsize // height, least)
+    width = min(width, _power_of_two(columns))
+    threads = max(THREADS, min(height * width // 32, 2 * THREADS))
+    return _bands(rows, columns, itemsize, (height, width), groups, has_sums, threads)
+
+
+@lru_cache(1024)
+def group_tiles(rows: int, columns: int, itemsize: int, inputs: int, groups: int) -> BandTiles:
+    """Like ``map_tiles``, but in groups."""
+    size = map_tiles(rows, columns, itemsize, inputs)[:2]
+    return _bands(rows, columns, itemsize, size, groups, False, THREADS)
+
+
+def _bands(
+    rows: int,
+    columns: int,
+    itemsize: int,
+    tile: tuple[int, int],
+    groups: int,
+    has_sums: bool,
+    threads: int,
+) -> BandTiles:
+    height, width = tile
+    sums = column_sum_tiles(rows, columns, itemsize).block_rows
+    block_rows = sums if has_sums and not groups else height
+    # A group's end may cut a band into two.
+    bands = rows // height + groups if groups else _ceil(rows, block_rows)
+    columns_first, grid = _grid(bands, _ceil(columns, width))
+    return BandTiles(height, width, columns_first, grid, block_rows, bands, threads)

@@ -1,6 +1,7 @@
 // Compiled once per instruction set; the rules of loops.cpp hold here too.
 #include "csrc/cpu/quantize_loops.h"
 
+#include <atomic>
 #include <cstring>
 #include <type_traits>
 
@@ -103,18 +104,49 @@ void store_blocks(uint8_t* to, const T* y, int64_t columns, const InverseOf& inv
   }
 }
 
+// The scale for a largest magnitude, and the factor of its numbers.
+template <class Format>
+struct Scale {
+  float value, inverse;
+  uint32_t exponent = 0;
+
+  Scale(const Quantization& q, uint32_t amax) {
+    if (q.has_powers) {
+      exponent = q.powers.scale_of(amax);
+      value = PowersOfTwo::value_of(exponent);
+      inverse = q.powers.inverse_of(exponent);
+    } else {
+      const FloatScale own(from_bits(amax), Format::largest);
+      value = own.scale;
+      inverse = own.inverse;
+    }
+  }
+  void store(const Quantization& q, char* scales, int64_t place) const {
+    if (q.has_exponents) {
+      scales[place] = static_cast<char>(exponent);
+    } else {
+      reinterpret_cast<float*>(scales)[place] = value;
+    }
+  }
+};
+
 template <class Precision, class Format>
 uint32_t quantize_rows(const Quantization& q, const QuantizedMatrix& to, const QuantizeTile& tile) {
   using T = StorageOf<Precision>;
   uint32_t amax = 0;
   const float given = q.scaling == Scaling::TensorWise ? inverse_of_given(*q.scale) : 0;
-  float* const floats = reinterpret_cast<float*>(to.scales);
+  const ScaleLayout layout = to.layout.of_rows(tile.group);
   for (int64_t i = 0; i < tile.rows; ++i) {
     const T* y = reinterpret_cast<const T*>(tile.y) + i * tile.columns;
     const int64_t row = tile.row + i;
     uint8_t* data = to.data + row * to.row_stride + tile.column;
-    const auto place = [&](int64_t column, int64_t block) {
-      return to.layout.place(row, (tile.column + column) / block);
+    const auto in_blocks = [&](auto block) {
+      store_blocks<Precision, Format, block.value>(
+          data, y, tile.columns, [&](int64_t column, uint32_t largest) {
+            const Scale<Format> own(q, largest);
+            own.store(q, to.scales, layout.place(row, (tile.column + column) / block.value));
+            return own.inverse;
+          });
     };
     switch (q.scaling) {
       case Scaling::TensorWise: {
@@ -124,27 +156,17 @@ uint32_t quantize_rows(const Quantization& q, const QuantizedMatrix& to, const Q
         break;
       }
       case Scaling::RowWise: {
-        const uint32_t of_row = largest_of_row(y, tile.columns);
-        const FloatScale own(from_bits(of_row), Format::largest);
-        floats[place(0, tile.columns)] = own.scale;
+        const uint32_t of_row = to.amax ? to.amax[row] : largest_of_row(y, tile.columns);
+        const Scale<Format> own(q, of_row);
+        if (tile.column == 0) own.store(q, to.scales, layout.place<int64_t>(row, 0));
         store_row<Precision, Format>(data, y, own.inverse, tile.columns, of_row);
         break;
       }
       case Scaling::BlockWise1x128:
-        store_blocks<Precision, Format, kFloatBlock>(
-            data, y, tile.columns, [&](int64_t column, uint32_t largest) {
-              const FloatScale own(from_bits(largest), Format::largest);
-              floats[place(column, kFloatBlock)] = own.scale;
-              return own.inverse;
-            });
+        in_blocks(std::integral_constant<int64_t, kFloatBlock>());
         break;
       case Scaling::BlockWise1x32:
-        store_blocks<Precision, Format, kMxBlock>(
-            data, y, tile.columns, [&](int64_t column, uint32_t largest) {
-              const uint32_t s = q.blocks.scale_of(largest);
-              to.scales[place(column, kMxBlock)] = static_cast<char>(s);
-              return q.blocks.inverse_of(s);
-            });
+        in_blocks(std::integral_constant<int64_t, kMxBlock>());
     }
   }
   return amax;
@@ -181,48 +203,68 @@ void transpose_block(uint8_t* to, const uint8_t (&from)[kMxBlock][kBytesOfVector
   }
 }
 
-// 32 or 64 columns of a block of rows.
-template <class Precision, class Format, class T>
-void quantize_block(const BlockScaling& blocks, const T* __restrict y, int64_t row_length,
-                    int64_t columns, uint8_t* __restrict scales,
-                    uint8_t (&numbers)[kMxBlock][kBytesOfVector]) {
-  columns &= ~(kMxBlock - 1);
+// In up to kBytesOfVector columns.
+template <class T>
+void largest_of_columns(uint32_t* __restrict amax, const T* __restrict y, int64_t row_length,
+                        int64_t rows, int64_t columns) {
+  columns &= ~int64_t{15};
   Magnitude<T> most[kBytesOfVector] = {};
-  for (int i = 0; i < kMxBlock; ++i) {
+  for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       const Magnitude<T> m = magnitude_of(y[i * row_length + j]);
       most[j] = most[j] < m ? m : most[j];
     }
   }
-  float inverse[kBytesOfVector];
-  Magnitude<T> of_all = 0;
-  for (int j = 0; j < kBytesOfVector; ++j) of_all = of_all < most[j] ? most[j] : of_all;
-  const bool is_finite = static_cast<uint32_t>(of_all) << kShift<T> < kInfinity;
-  for (int j = 0; j < kBytesOfVector; ++j) {
-    const uint32_t s = blocks.scale_of(static_cast<uint32_t>(most[j]) << kShift<T>);
-    scales[j] = static_cast<uint8_t>(s);
-    inverse[j] = blocks.inverse_of(s);
-  }
-  for (int i = 0; i < kMxBlock; ++i) {
-    store<Precision, Format>(numbers[i], y + i * row_length, inverse, columns, is_finite);
+  for (int64_t j = 0; j < columns; ++j) amax[j] = static_cast<uint32_t>(most[j]) << kShift<T>;
+}
+
+// Quantises up to kBytesOfVector columns of up to kMostQuantizedRows rows, each column by its
+// factor, and transposes them.
+template <class Precision, class Format, class T>
+void store_columns(uint8_t* __restrict to, const T* y, int64_t row_length, int64_t rows,
+                   int64_t columns, const float* inverse, bool is_finite) {
+  columns &= ~int64_t{15};
+  for (int64_t i = 0; i < rows; i += kMxBlock) {
+    uint8_t numbers[kMxBlock][kBytesOfVector];
+    const int64_t end = rows - i < kMxBlock ? rows - i : kMxBlock;
+    for (int64_t k = 0; k < end; ++k) {
+      store<Precision, Format>(numbers[k], y + (i + k) * row_length, inverse, columns, is_finite);
+    }
+    for (int64_t k = end; k < kMxBlock; ++k) memset(numbers[k], 0, sizeof numbers[k]);
+    transpose_block(to + i, numbers, columns);
   }
 }
 
 template <class Precision, class Format>
 void quantize_columns(const Quantization& q, const QuantizedMatrix& to, const QuantizeTile& tile) {
   using T = StorageOf<Precision>;
+  const ScaleLayout layout = to.layout.of_columns(tile.group);
+  const bool is_row_wise = q.scaling == Scaling::RowWise;
+  const int64_t block = q.scaling == Scaling::BlockWise1x32 ? kMxBlock : kFloatBlock;
+  const int64_t first_row = tile.row - tile.group.begin;
   for (int64_t j = 0; j < tile.columns; j += kBytesOfVector) {
     const int64_t width = tile.columns - j < kBytesOfVector ? tile.columns - j : kBytesOfVector;
     uint8_t columns[kBytesOfVector][kMostQuantizedRows];
-    for (int64_t i = 0; i < tile.rows; i += kMxBlock) {
-      uint8_t scales[kBytesOfVector], numbers[kMxBlock][kBytesOfVector];
+    for (int64_t i = 0; i < tile.rows; i += block) {
+      const int64_t rows = tile.rows - i < block ? tile.rows - i : block;
       const T* y = reinterpret_cast<const T*>(tile.y) + i * tile.columns + j;
-      quantize_block<Precision, Format>(q.blocks, y, tile.columns, width, scales, numbers);
-      transpose_block(&columns[0][i], numbers, width);
-      const int64_t block = (tile.row + i) / kMxBlock;
-      for (int64_t k = 0; k < width; ++k) {
-        to.scales[to.layout.place(tile.column + j + k, block)] = static_cast<char>(scales[k]);
+      uint32_t amax[kBytesOfVector], most = 0;
+      if (is_row_wise) {
+        memcpy(amax, to.amax + tile.group.first_block * tile.all_columns + tile.column + j,
+               width * sizeof *amax);
+      } else {
+        largest_of_columns(amax, y, tile.columns, rows, width);
       }
+      float inverse[kBytesOfVector];
+      for (int64_t k = 0; k < width; ++k) {
+        const Scale<Format> own(q, amax[k]);
+        inverse[k] = own.inverse;
+        most = most < amax[k] ? amax[k] : most;
+        if (is_row_wise && first_row + i > 0) continue;  // only the column's first tile writes it
+        own.store(q, to.scales, layout.place(tile.column + j + k, (first_row + i) / block));
+      }
+      store_columns<Precision, Format>(&columns[0][i], y, tile.columns, rows, width, inverse,
+                                       most < kInfinity);
     }
     for (int64_t k = 0; k < width; ++k) {
       memcpy(to.data + (tile.column + j + k) * to.row_stride + tile.row, columns[k],
@@ -231,9 +273,34 @@ void quantize_columns(const Quantization& q, const QuantizedMatrix& to, const Qu
   }
 }
 
+// Other threads have other tiles of the same rows and columns.
+void raise(uint32_t& amax, uint32_t found) {
+  const std::atomic_ref<uint32_t> all(amax);
+  uint32_t before = all.load(std::memory_order_relaxed);
+  while (before < found && !all.compare_exchange_weak(before, found, std::memory_order_relaxed)) {
+  }
+}
+
+template <class T>
+void add_amax(const QuantizedResult& to, const QuantizeTile& tile) {
+  const T* const y = reinterpret_cast<const T*>(tile.y);
+  for (int64_t i = 0; to.rows.amax && i < tile.rows; ++i) {
+    raise(to.rows.amax[tile.row + i], largest_of_row(y + i * tile.columns, tile.columns));
+  }
+  for (int64_t j = 0; to.columns.amax && j < tile.columns; j += kBytesOfVector) {
+    const int64_t width = tile.columns - j < kBytesOfVector ? tile.columns - j : kBytesOfVector;
+    uint32_t found[kBytesOfVector];
+    largest_of_columns(found, y + j, tile.columns, tile.rows, width);
+    uint32_t* const amax =
+        to.columns.amax + tile.group.first_block * tile.all_columns + tile.column + j;
+    for (int64_t k = 0; k < width; ++k) raise(amax[k], found[k]);
+  }
+}
+
 template <class Precision, class Format>
 constexpr QuantizeLoops loops_of() {
-  return {quantize_rows<Precision, Format>, quantize_columns<Precision, Format>};
+  return {quantize_rows<Precision, Format>, quantize_columns<Precision, Format>,
+          add_amax<StorageOf<Precision>>};
 }
 
 }  // namespace

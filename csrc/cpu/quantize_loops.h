@@ -11,15 +11,19 @@ namespace gelu_kernels::cpu {
 struct QuantizeTile {
   const char* y;
   int64_t row, column, rows, columns;
+  int64_t all_columns;  // of y
+  RowGroup group;       // of the tile's rows
 };
 
 struct QuantizeLoops {
-  // Along the rows: the columns are all of them for RowWise, whole blocks for BlockWise, and a
-  // multiple of 16. Returns the bits of the largest magnitude for TensorWise.
+  // Along the rows: the columns are all of them for RowWise without `amax`, whole blocks for
+  // BlockWise, and a multiple of 16. Returns the bits of the largest magnitude for TensorWise.
   uint32_t (*rows)(const Quantization& q, const QuantizedMatrix& to, const QuantizeTile& tile);
-  // Along the columns: the rows are whole blocks, at most kMostQuantizedRows, and the columns a
-  // multiple of 32.
+  // Along the columns: a tile begins with a block, its rows are whole blocks but at the end of the
+  // group, at most kMostQuantizedRows, and the columns a multiple of 16.
   void (*columns)(const Quantization& q, const QuantizedMatrix& to, const QuantizeTile& tile);
+  // Adds the tile to the largest magnitudes of RowWise.
+  void (*add_amax)(const QuantizedResult& to, const QuantizeTile& tile);
 };
 
 // A column of this many bytes fills two cache lines.

@@ -40,35 +40,41 @@ GELU_KERNELS_HD uint8_t to_float8(float x) {
   return static_cast<uint8_t>(is_nan ? 0x7f : finite | (bits(x) >> 24 & 0x80));
 }
 
-// How a block's scale, a power of two 2^(s - 127) in eight bits, follows from the largest magnitude
-// in the block. "floor" takes the power of two in amax over the largest one of the format, as the
-// MX specification does (6.3); with it, the upper end of a block may saturate. "rceil" takes amax
+// How a scale that is a power of two, 2^(s - 127) with s in eight bits, follows from the largest
+// magnitude. "floor" takes the power of two in amax over the largest one of the format, as the
+// MX specification does (6.3); with it, the largest numbers may saturate. "rceil" takes amax
 // over the format's largest number, rounded up to a power of two, so that nothing saturates
 // (cuBLAS, "1D Block Quantization"). 448 = 1.75·2^8 and 57344 = 1.75·2^15: so that is the exponent
 // of amax, and one more above 1.75 times a power of two.
-struct BlockScaling {
+struct PowersOfTwo {
   uint32_t round_up;  // added to the bits of amax before its exponent is taken
   uint32_t largest_exponent;
+  uint32_t least;           // scale: 0, or 1 where it is to be a normal float
   uint32_t of_infinity;     // the scale if amax is infinite
-  uint32_t inverse_of_nan;  // the bits of the factor for a block with a NaN, whose scale is NaN
+  uint32_t inverse_of_nan;  // the bits of the factor for numbers with a NaN, whose scale is NaN
 
-  BlockScaling() = default;
-  BlockScaling(uint32_t largest_exponent, bool rounds_up)
+  PowersOfTwo() = default;
+  PowersOfTwo(uint32_t largest_exponent, bool rounds_up, bool is_mx)
       : round_up(rounds_up ? 0x1fffff : 0),
         largest_exponent(largest_exponent),
+        least(is_mx ? 0 : 1),
         of_infinity(rounds_up ? 254 : 255 - largest_exponent),
-        inverse_of_nan(rounds_up ? 0x7fc00000 : 0) {}
+        inverse_of_nan(rounds_up || !is_mx ? 0x7fc00000 : 0) {}
 
   // amax as the bits of a float; a NaN has the largest bits.
   GELU_KERNELS_HD uint32_t scale_of(uint32_t amax) const {
-    const uint32_t exponent = (amax + round_up) >> 23;
-    const uint32_t finite = exponent > largest_exponent ? exponent - largest_exponent : 0;
+    const uint32_t exponent = (amax + round_up) >> 23, lowest = largest_exponent + least;
+    const uint32_t finite = (exponent > lowest ? exponent : lowest) - largest_exponent;
     return amax < 0x7f800000 ? finite : amax == 0x7f800000 ? of_infinity : 255;
   }
-  // 1/2^(s - 127), by which the numbers of the block are multiplied.
+  // 1/2^(s - 127), by which the numbers are multiplied.
   GELU_KERNELS_HD float inverse_of(uint32_t scale) const {
     const uint32_t normal = (254 - scale) << 23;
     return from_bits(scale < 254 ? normal : scale == 254 ? 0x400000 : inverse_of_nan);
+  }
+  // The scale as a float, which is normal or NaN.
+  static GELU_KERNELS_HD float value_of(uint32_t scale) {
+    return from_bits(scale == 255 ? 0x7fc00000 : scale << 23);
   }
 };
 

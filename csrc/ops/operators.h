@@ -7,6 +7,7 @@
 #include "csrc/ops/gate/gate.h"
 #include "csrc/ops/glu/glu.h"
 #include "csrc/ops/linear/linear.h"
+#include "csrc/ops/quantized/backward.h"
 #include "csrc/ops/quantized/quantized.h"
 #include "csrc/ops/soi/soi.h"
 
@@ -25,7 +26,8 @@ using CoreOperators =
              GateDropoutForward, GateDropoutBackward, GateDropoutBackwardBias, GluDropoutForward,
              GluDropoutBackward, GluDropoutHalvesForward, GluDropoutHalvesBackward,
              QuantizedGateForward, QuantizedGluForward, QuantizedGateBackward,
-             QuantizedGateBackwardBias, QuantizedGluBackward, QuantizedGluHalvesBackward>;
+             QuantizedGateBackwardBias, QuantizedGluBackward, QuantizedGluBackwardWeight,
+             QuantizedGluHalvesBackward, QuantizedGluHalvesBackwardWeight>;
 
 // Each is composed of core operators and torch's, but is one operator for autograd and compilers.
 using ComposedOperators = Registry<GateLinearBackwardWeight, GluLinearBackwardWeight>;

@@ -144,7 +144,8 @@ std::vector<PyMethodDef> methods() {
   });
   // The core operators that are functions for users too.
   Registry<QuantizedGateBackward, QuantizedGateBackwardBias, QuantizedGluBackward,
-           QuantizedGluHalvesBackward>::for_each([&]<class Operator>(Operator) {
+           QuantizedGluBackwardWeight, QuantizedGluHalvesBackward,
+           QuantizedGluHalvesBackwardWeight>::for_each([&]<class Operator>(Operator) {
     result.push_back(Binding<Operator, Operator::call>::method());
   });
   result.push_back({});

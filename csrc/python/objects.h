@@ -78,8 +78,9 @@ inline bool load(PyObject* object, std::string_view& value) {
 }
 
 inline bool load(PyObject* object, bool& value) {
-  // Takes numbers, NumPy's too. A list also has a truth value.
-  const bool is_number = PyType_GetSlot(Py_TYPE(object), Py_nb_bool) != nullptr;
+  // Takes real numbers, NumPy's too. A list also has a truth value.
+  const bool is_number =
+      PyType_GetSlot(Py_TYPE(object), Py_nb_bool) != nullptr && !PyComplex_Check(object);
   const int truth = is_number && object != Py_None ? PyObject_IsTrue(object) : -1;
   if (truth < 0) PyErr_Clear();
   value = truth > 0;

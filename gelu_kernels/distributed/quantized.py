@@ -9,10 +9,11 @@ from torch.distributed.tensor.experimental import register_sharding
 from torch.distributed.tensor.placement_types import Placement
 
 from gelu_kernels.distributed.elementwise import Sharding
+from gelu_kernels.functional.scale_layout import BLOCKS
 from gelu_kernels.operators.table import QUANTIZED
 from gelu_kernels.operators.types import Operator
 
-BLOCK, TILE = 32, 128  # the rows of a block along a column, and of a tile of swizzled scales
+TILE = 128  # rows of swizzled scales
 
 
 def _by_rows(name: str, arguments: dict[str, Tensor | str | None]) -> Placement:
@@ -21,7 +22,7 @@ def _by_rows(name: str, arguments: dict[str, Tensor | str | None]) -> Placement:
     is_column, is_scale = "column" in name, name.endswith("scales")
     if name == "dbias":
         return Partial()
-    if along == ("row" if is_column else "column"):
+    if name != "dweight" and along == ("row" if is_column else "column"):
         return Replicate()  # it is empty
     if is_scale and scaling == "TensorWise":
         return Partial("max")
@@ -36,22 +37,33 @@ def _shardings(op: Operator, *args: Tensor | str | None) -> list[Sharding]:
     results = list(op.outputs)
 
     def placed(others: Placement) -> list[Placement | None]:
-        """Bias and scale have no rows: they are replicated."""
+        """What has no rows is replicated."""
+        without_rows = ("bias", "scale", "offsets")
         return [
-            None if name not in tensors else Replicate() if name in ("bias", "scale") else others
+            None if name not in tensors else Replicate() if name in without_rows else others
             for name in arguments
         ]
 
     shardings = [([Replicate() for _ in results], placed(Replicate()))]
     rows_of_rank = x.shape[:-1].numel() / x.mesh.size() if x.ndim > 1 else 0
-    has_columns = arguments["along"] != "row"
-    is_swizzled = arguments["swizzle"] != "NO_SWIZZLE"
-    unit = TILE if is_swizzled else BLOCK if has_columns else 1
-    is_whole = x.ndim > 1 and x.shape[0] % x.mesh.size() == 0 and rows_of_rank % unit == 0
-    # The swizzled scales of a rank's columns are not a slice of the whole.
-    if is_whole and not (is_swizzled and has_columns):
+    is_whole = x.ndim > 1 and x.shape[0] % x.mesh.size() == 0
+    # A rank has its part of no group, and of no column with one scale.
+    is_local = arguments["offsets"] is None and (unit := _unit(arguments)) is not None
+    if is_whole and is_local and rows_of_rank % unit == 0:
         shardings.append(([_by_rows(name, arguments) for name in results], placed(Shard(0))))
     return shardings
+
+
+def _unit(arguments: dict[str, object]) -> int | None:
+    """The rows of which a rank needs a multiple; None if its result is no part of the whole."""
+    has_columns, is_swizzled = arguments["along"] != "row", arguments["swizzle"] != "NO_SWIZZLE"
+    if not has_columns:
+        return TILE if is_swizzled else 1
+    # The swizzled scales of a rank's columns are not a slice of the whole, and a word has four
+    # packed ones.
+    if is_swizzled or arguments["scaling"] == "RowWise":
+        return None
+    return BLOCKS[arguments["scaling"]] * (4 if arguments["packed"] else 1)
 
 
 for op in QUANTIZED:

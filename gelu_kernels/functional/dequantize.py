@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
-from math import prod
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from gelu_kernels.functional.arguments import check_type
 from gelu_kernels.functional.quantized import Quantized, name_of
+from gelu_kernels.functional.scale_layout import of_grouped_columns, unpacked, unswizzled
 
 
 class _Dequantize(torch.autograd.Function):
@@ -35,26 +35,15 @@ class _Dequantize(torch.autograd.Function):
         return grad if grad.dtype == torch.float32 else grad.float(), None, None
 
 
-def _unswizzled(scale: Tensor, data: Tensor) -> Tensor:
-    """Undoes the swizzle of the scales of data.
-
-    Gathers by index: a slice of the padded matrix would compare its size with the number of rows,
-    which torch.export may not know.
-    """
-    *leading, columns = data.shape
-    row = torch.arange(prod(leading), device=scale.device).view(*leading, 1)
-    column = torch.arange(columns // 32, device=scale.device)
-    # Tiles of 128 x 4 scales, one after the other, each of 32 rows of 4 x 4.
-    of_row = row // 128 * (32 * scale.shape[1]) + row % 32 * 16 + row % 128 // 32 * 4
-    return scale.flatten()[of_row + column // 4 * 512 + column % 4]
-
-
 def dequantize(
     data: Tensor,
     scale: Tensor,
     *,
     dtype: torch.dtype = torch.bfloat16,
     swizzle: str | Enum = "NO_SWIZZLE",
+    offsets: Tensor | None = None,
+    along: str = "row",
+    scaling: str | Enum = "BlockWise1x32",
 ) -> Tensor:
     r"""Dequantises: returns ``data`` times ``scale``, with a straight-through gradient.
 
@@ -67,6 +56,9 @@ def dequantize(
         dtype: the dtype of the result. The gradient is cast to the dtype of the tensor that was
             quantised.
         swizzle: as passed to :func:`quantized_gate`.
+        offsets: as passed to :func:`quantized_gate`. With it, ``along`` is the direction of this
+            result, ``"row"`` or ``"column"``, and ``scaling`` is as passed there; without, they do
+            not matter.
 
     Returns:
         A tensor of the shape of ``data``.
@@ -75,12 +67,25 @@ def dequantize(
     >>> dequantize(*quantized_gate(torch.full((1, 32), 100.0)))[0, :2]
     tensor([96., 96.], dtype=torch.bfloat16)
     """
+    scaling, swizzle = name_of(scaling), name_of(swizzle)
     check_type("dequantize", "data", data, Tensor)
     check_type("dequantize", "scale", scale, Tensor)
     check_type("dequantize", "dtype", dtype, torch.dtype)
-    check_type("dequantize", "swizzle", name_of(swizzle), str)
-    if name_of(swizzle) != "NO_SWIZZLE":
-        scale = _unswizzled(scale, data)
+    check_type("dequantize", "swizzle", swizzle, str)
+    check_type("dequantize", "along", along, str)
+    check_type("dequantize", "scaling", scaling, str)
+    if offsets is not None:
+        check_type("dequantize", "offsets", offsets, Tensor)
+    is_swizzled = swizzle != "NO_SWIZZLE"
+    has_grouped_columns = offsets is not None and along == "column"
+    if scale.dtype == torch.int32:
+        scale = unpacked(
+            scale, 4 * scale.shape[-1] if has_grouped_columns else data.shape[-1] // 128
+        )
+    if has_grouped_columns:
+        scale = of_grouped_columns(scale, data, offsets, scaling, is_swizzled)
+    elif is_swizzled:
+        scale = unswizzled(scale, data, offsets)
     if scale.dim() != data.dim():  # one number
         scale = scale.reshape([1] * data.dim())
     return _Dequantize.apply(data, scale, dtype)

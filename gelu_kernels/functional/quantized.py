@@ -52,27 +52,25 @@ def pairs(tensors: Sequence[Tensor], along: str) -> Results:
     return {"row": row, "column": column, "both": (row, column)}[along]
 
 
-def _call(
-    op: str,
-    input: Tensor,
-    other: Tensor | None,
-    gate: str,
-    dtype: torch.dtype,
-    scaling: str | Enum,
-    scale: Tensor | None,
-    along: str,
-    mode: str,
-    swizzle: str | Enum,
-) -> Results:
-    """Calls an operator, whose other operand is a bias or ``up``, by the quickest route."""
-    scaling, swizzle = name_of(scaling), name_of(swizzle)
-    if is_dynamo_compiling() or has_torch_function_variadic(input, other, scale):
-        options = {"scaling": scaling, "along": along, "mode": mode, "swizzle": swizzle}
-        operator = getattr(torch.ops.gelu_kernels, op)
-        results = operator(input, other, gate=gate, dtype=dtype, scale=scale, **options)
+def mode_or_default(mode: str | None, scaling: str) -> str:
+    return mode or ("floor" if scaling == "BlockWise1x32" else "amax")
+
+
+def _call(op: str, input: Tensor, other: Tensor | None, **options: object) -> Results:
+    """Calls an operator, whose other operand is a bias or ``up``, by the quickest route.
+
+    The options are in the order of its schema.
+    """
+    scaling = options["scaling"] = name_of(options["scaling"])
+    options["swizzle"] = name_of(options["swizzle"])
+    tensors = (options["scale"], options["offsets"], options.get("weight"))
+    if is_dynamo_compiling() or has_torch_function_variadic(input, other, *tensors):
+        results = getattr(torch.ops.gelu_kernels, op)(input, other, **options)
     else:
-        results = getattr(_C, op)(input, other, gate, dtype, scaling, scale, along, mode, swizzle)
-    return QuantizedWithAmax(*results) if scaling == "TensorWise" else pairs(results, along)
+        results = getattr(_C, op)(input, other, *options.values())
+    if scaling == "TensorWise":
+        return QuantizedWithAmax(*results)
+    return pairs(results, options["along"])
 
 
 def quantized_gate(
@@ -84,13 +82,16 @@ def quantized_gate(
     scaling: str | Enum = "BlockWise1x32",
     scale: Tensor | None = None,
     along: str = "row",
-    mode: str = "floor",
+    mode: str | None = None,
     swizzle: str | Enum = "NO_SWIZZLE",
+    packed: bool = False,
+    offsets: Tensor | None = None,
 ) -> Results:
     r"""Gate with a result in FP8 or MXFP8, as an operand of ``torch.nn.functional.scaled_mm``.
 
     In one pass: :math:`y = g(\text{input} + \text{bias})` is rounded to the dtype of ``input``, as
     :func:`gate` rounds it; then :math:`\text{data} = y / \text{scale}` is rounded to eight bits.
+    Only ``"RowWise"`` along columns takes two passes over ``input``.
 
     Rows run along the last dimension of ``input``; there are N rows of length M.
 
@@ -101,43 +102,63 @@ def quantized_gate(
         dtype: ``torch.float8_e4m3fn`` or ``torch.float8_e5m2``. The largest numbers are 448 and
             57344.
         scaling: which numbers share a scale, as a name or a member of
-            ``torch.nn.functional.ScalingType``:
+            ``torch.nn.functional.ScalingType``.
 
             - ``"TensorWise"``: all of y; the scale is given. M is a multiple of 16.
-            - ``"RowWise"``: a row; the scale is max abs(y) / 448 (57344). M is a multiple of 16.
-            - ``"BlockWise1x128"``: 128 numbers of a row; the scale is max abs(y) / 448 (57344). M
-              is a multiple of 128.
-            - ``"BlockWise1x32"``: 32 numbers; the scale is a power of two (MXFP8). M is a multiple
-              of 32.
+            - ``"RowWise"``: a row; along columns, a column. M is a multiple of 16; for columns N
+              too.
+            - ``"BlockWise1x128"``: 128 numbers of a row or column. M is a multiple of 128; for
+              columns N too.
+            - ``"BlockWise1x32"``: 32 numbers (MXFP8). M is a multiple of 32; for columns N too.
         scale: for ``"TensorWise"``, one positive number, float32, on the device of ``input``.
-        along: for ``"BlockWise1x32"``, the direction of the blocks: along a ``"row"``, along a
-            ``"column"``, or ``"both"``. For columns N is a multiple of 32.
-        mode: for ``"BlockWise1x32"``, how the power of two is chosen. ``"floor"``: the largest
-            power of two up to max abs(y), divided by the largest one in ``dtype``, as in the MX
-            specification; numbers above 448 (57344) times the scale saturate. ``"rceil"``:
-            max abs(y) / 448 (57344), rounded up to a power of two.
+        along: the direction in which numbers share a scale: along a ``"row"``, along a
+            ``"column"``, or ``"both"``. ``"TensorWise"`` takes only ``"row"``.
+        mode: how a scale follows from amax, the largest magnitude of its numbers. L is the largest
+            number of ``dtype``.
+
+            - ``"amax"``: amax / L. The default, except for ``"BlockWise1x32"``, whose scales are
+              powers of two.
+            - ``"floor"``: the largest power of two up to amax, divided by the largest one in
+              ``dtype``, as in the MX specification; numbers above L times the scale saturate. The
+              default for ``"BlockWise1x32"``.
+            - ``"rceil"``: amax / L, rounded up to a power of two.
         swizzle: for ``"BlockWise1x32"``, the layout of the scales, as a name or a member of
             ``torch.nn.functional.SwizzleType``: ``"NO_SWIZZLE"`` or ``"SWIZZLE_32_4_4"``, which
             matrix instructions read.
+        packed: for ``"BlockWise1x128"`` with ``"floor"`` or ``"rceil"``: whether scales are stored
+            as their exponents plus 127, four in an int32, the first in the low byte, as DeepGEMM
+            takes them.
+        offsets: the ends of groups of rows, such as the tokens of each expert, as for
+            ``torch.nn.functional.grouped_mm``: int32, ascending, on the device of ``input``. Each
+            group has scales of its own along its columns, and tiles of its own of swizzled scales.
+            Its last block of a column may be shorter, so columns take any N that is a multiple of
+            16. Groups may be empty. Results for rows after the last end are unspecified.
 
     Returns:
         - By default :class:`Quantized`. ``data`` has the shape of ``input`` and is contiguous.
           ``scale`` is (..., 1) or (..., M / 128) float32, or (..., M / 32)
           ``torch.float8_e8m0fnu``. As ``scaled_mm`` requires, scales of 128 numbers are stored
           column by column, and swizzled ones in a matrix of (32 ceil(N / 128), 16 ceil(M / 128)),
-          padded with zeros.
+          padded with zeros. Packed ones are (..., ceil(M / 512)) int32, stored column by column;
+          each column is padded to a multiple of four.
         - For ``"column"``: :class:`Quantized` of the transpose, ``data`` (M, N) and ``scale``
-          (M, N / 32), or swizzled.
+          (M, 1), (M, N / 128) or (M, N / 32), or swizzled or packed.
         - For ``"both"``: a pair of these two.
         - For ``"TensorWise"``: :class:`QuantizedWithAmax`, with ``amax`` = max abs(y), float32.
+        - With G groups, ``"RowWise"`` columns have a ``scale`` of (M, G), which is 2^-126 for an
+          empty group. Blocks of b along columns have one of (M, B), B = (N + (b - 1) G) // b: the
+          blocks of all groups, one after the other. Swizzled scales have the tiles of all groups,
+          one after the other, as of 128 T rows, T = (N + 127 G) // 128. B and T are the most that
+          N rows in G groups can need; what is not used is zero.
 
         The gradient passes straight through to y, in the dtype of ``input``: see
         :func:`dequantize`.
 
     Raises:
         TypeError: a dtype or layout is not as above.
-        ValueError: a shape, a size, a device, a name or ``scale`` is not as above. The value of
-            ``scale`` is checked only on a CPU; on a GPU, one that is not positive gives NaN data.
+        ValueError: a shape, a size, a device, a name, ``scale`` or ``offsets`` is not as above. The
+            values of ``scale`` and ``offsets`` are checked only on a CPU. On a GPU, a scale that is
+            not positive gives NaN data, and an end counts as at least the one before and at most N.
         NotImplementedError: under ``torch.func.vmap``, or in forward-mode AD.
 
     Accuracy: each number is y times the inverse of the scale, rounded to nearest, ties to even.
@@ -152,7 +173,20 @@ def quantized_gate(
     >>> data.float()[0, :2], scale.float()
     (tensor([384., 384.]), tensor([[0.2500]]))
     """
-    return _call("quantized_gate", input, bias, gate, dtype, scaling, scale, along, mode, swizzle)
+    return _call(
+        "quantized_gate",
+        input,
+        bias,
+        gate=gate,
+        dtype=dtype,
+        scaling=scaling,
+        scale=scale,
+        along=along,
+        mode=mode,
+        swizzle=swizzle,
+        packed=packed,
+        offsets=offsets,
+    )
 
 
 def quantized_glu(
@@ -160,28 +194,36 @@ def quantized_glu(
     up: Tensor | None = None,
     *,
     gate: str,
+    limit: float | None = None,
+    up_offset: float = 0.0,
+    weight: Tensor | None = None,
     dtype: torch.dtype = torch.float8_e4m3fn,
     scaling: str | Enum = "BlockWise1x32",
     scale: Tensor | None = None,
     along: str = "row",
-    mode: str = "floor",
+    mode: str | None = None,
     swizzle: str | Enum = "NO_SWIZZLE",
+    packed: bool = False,
+    offsets: Tensor | None = None,
 ) -> Results:
-    r"""Gated linear unit, ``gate(input) * up``, with a result in FP8 or MXFP8, in one pass.
+    r"""Gated linear unit, :func:`glu`, with a result in FP8 or MXFP8.
 
-    :math:`y = g(\text{input}) \cdot \text{up}` is quantised as by :func:`quantized_gate`.
+    :math:`y = g(\min(\text{input}, \text{limit})) \cdot (\text{clamp}(\text{up}, -\text{limit},
+    \text{limit}) + \text{up\_offset}) \cdot \text{weight}` is rounded as :func:`glu` rounds it, and
+    quantised as by :func:`quantized_gate`, in as many passes.
 
     Args:
         input, up: as for :func:`glu`, float32 or bfloat16; without ``up``, the halves of ``input``.
         gate: the name of the gate, as for :func:`gate`.
-        dtype, scaling, scale, along, mode, swizzle: as for :func:`quantized_gate`; M is the length
-            of a row of y.
+        limit, up_offset, weight: as for :func:`glu`.
+        dtype, scaling, scale, along, mode, swizzle, packed, offsets: as for
+            :func:`quantized_gate`; M is the length of a row of y.
 
     Returns:
         As :func:`quantized_gate`.
 
     Raises:
-        TypeError, ValueError, NotImplementedError: as :func:`quantized_gate`.
+        TypeError, ValueError, NotImplementedError: as :func:`quantized_gate` and :func:`glu`.
 
     Accuracy: as :func:`quantized_gate`, of y as :func:`glu` rounds it.
 
@@ -191,7 +233,23 @@ def quantized_glu(
     >>> data.float()[0, :2], scale.float()
     (tensor([384., 384.]), tensor([[0.2500]]))
     """
-    return _call("quantized_glu", input, up, gate, dtype, scaling, scale, along, mode, swizzle)
+    return _call(
+        "quantized_glu",
+        input,
+        up,
+        gate=gate,
+        limit=limit,
+        up_offset=up_offset,
+        weight=weight,
+        dtype=dtype,
+        scaling=scaling,
+        scale=scale,
+        along=along,
+        mode=mode,
+        swizzle=swizzle,
+        packed=packed,
+        offsets=offsets,
+    )
 
 
 def quantized_geglu(

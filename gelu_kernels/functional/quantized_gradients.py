@@ -1,4 +1,4 @@
-"""Gradients of gates and gated linear units in MXFP8, for the matrix products of backward."""
+"""Gradients of gates and gated linear units in FP8 and MXFP8, for the products of backward."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -10,13 +10,26 @@ from torch.overrides import has_torch_function_variadic
 
 from gelu_kernels import _C
 from gelu_kernels.functional.arguments import gate_name
-from gelu_kernels.functional.quantized import Results, name_of, pairs
+from gelu_kernels.functional.quantized import Results, mode_or_default, name_of, pairs
 
 
 def _call(op: str, *arguments: object) -> Sequence[Tensor]:
     """Calls an operator by the quickest route."""
     needs_dispatch = is_dynamo_compiling() or has_torch_function_variadic(*arguments)
     return getattr(torch.ops.gelu_kernels if needs_dispatch else _C, op)(*arguments)
+
+
+def _recipe(
+    dtype: torch.dtype,
+    scaling: str | Enum,
+    along: str,
+    mode: str | None,
+    swizzle: str | Enum,
+    packed: bool,
+) -> tuple[object, ...]:
+    """The last arguments of every operator."""
+    scaling = name_of(scaling)
+    return dtype, scaling, along, mode_or_default(mode, scaling), name_of(swizzle), packed
 
 
 def quantized_gate_backward(
@@ -26,19 +39,24 @@ def quantized_gate_backward(
     *,
     gate: str = "normal",
     dtype: torch.dtype = torch.float8_e4m3fn,
+    scaling: str | Enum = "BlockWise1x32",
     along: str = "row",
-    mode: str = "floor",
+    mode: str | None = None,
     swizzle: str | Enum = "NO_SWIZZLE",
+    packed: bool = False,
+    offsets: Tensor | None = None,
 ) -> Results:
-    r"""Gradient of ``gate`` in MXFP8, for the matrix products of a backward pass.
+    r"""Gradient of ``gate`` in FP8 or MXFP8, for the matrix products of a backward pass.
 
     dx = grad g'(input + bias) is rounded to the dtype of ``input`` and then quantised as by
-    :func:`quantized_gate` with ``"BlockWise1x32"``. With a bias, the same pass computes its
-    gradient.
+    :func:`quantized_gate`. With a bias, its gradient is computed too: in the same pass for
+    ``"BlockWise1x32"`` without ``offsets``, else in a pass before, which also writes dx.
 
     Args:
         grad: the gradient of y, of the shape and dtype of ``input``.
-        input, bias, gate, dtype, along, mode, swizzle: as for :func:`quantized_gate`.
+        input, bias, gate: as for :func:`quantized_gate`.
+        dtype, scaling, along, mode, swizzle, packed, offsets: as for :func:`quantized_gate`, except
+            that there is no ``"TensorWise"``.
 
     Returns:
         dx as :func:`quantized_gate` returns y. With ``bias`` a pair: dx, and the gradient of
@@ -55,7 +73,7 @@ def quantized_gate_backward(
     (tensor([256., 256.]), tensor([[0.0020]]))
     """
     gate = gate_name("quantized_gate_backward", gate)
-    options = gate, dtype, along, mode, name_of(swizzle)
+    options = offsets, gate, *_recipe(dtype, scaling, along, mode, swizzle, packed)
     if bias is None:
         results = _call("quantized_gate_backward", grad, input, bias, *options)
         return pairs(results, along)
@@ -69,27 +87,38 @@ def quantized_glu_backward(
     up: Tensor | None = None,
     *,
     gate: str,
+    limit: float | None = None,
+    up_offset: float = 0.0,
+    weight: Tensor | None = None,
     dtype: torch.dtype = torch.float8_e4m3fn,
+    scaling: str | Enum = "BlockWise1x32",
     along: str = "row",
-    mode: str = "floor",
+    mode: str | None = None,
     swizzle: str | Enum = "NO_SWIZZLE",
+    packed: bool = False,
+    offsets: Tensor | None = None,
 ) -> Results:
-    r"""Gradients of ``glu`` in MXFP8, for the matrix products of a backward pass.
+    r"""Gradients of ``glu`` in FP8 or MXFP8, for the matrix products of a backward pass.
 
-    dx = grad up g'(input) and dup = grad g(input) are quantised as in
-    :func:`quantized_gate_backward`.
+    The gradients of ``input`` and ``up``, dx and dup, are quantised as in
+    :func:`quantized_gate_backward`. With a weight, its gradient, dweight, is computed in a pass
+    before, which also writes dx and dup.
 
     Args:
         grad: the gradient of y, of its shape and dtype.
-        input, up, gate: as for :func:`quantized_glu`.
-        dtype, along, mode, swizzle: as for :func:`quantized_gate`.
+        input, up, gate, limit, up_offset, weight: as for :func:`quantized_glu`.
+        dtype, scaling, along, mode, swizzle, packed, offsets: as for
+            :func:`quantized_gate_backward`.
 
     Returns:
-        With ``up`` a pair, dx and dup. Without it one matrix whose halves are dx and dup, for the
-        weight that produced both halves of ``input``.
+        With ``up``, dx and dup, each as :func:`quantized_gate` returns y. Without it, one matrix
+        whose halves are dx and dup, for the weight that produced both halves of ``input``;
+        ``"RowWise"`` has one scale for such a row. With ``weight``, a tuple of these and dweight,
+        in the dtype of ``weight``, with the same bits as from autograd.
 
     Raises:
-        TypeError, ValueError, NotImplementedError: as :func:`quantized_gate_backward`.
+        TypeError, ValueError, NotImplementedError: as :func:`quantized_gate_backward` and
+            :func:`glu`.
 
     Accuracy, source: as :func:`quantized_glu`.
 
@@ -98,9 +127,13 @@ def quantized_glu_backward(
     tensor([0.8125, 0.8125])
     """
     gate = gate_name("quantized_glu_backward", gate)
-    options = gate, dtype, along, mode, name_of(swizzle)
-    if up is None:
-        results = _call("quantized_glu_halves_backward", grad, input, *options)
-        return pairs(results, along)
-    results = _call("quantized_glu_backward", grad, input, up, *options)
-    return pairs(results[:4], along), pairs(results[4:], along)
+    numbers = gate, limit, up_offset
+    recipe = _recipe(dtype, scaling, along, mode, swizzle, packed)
+    op = "quantized_glu_backward" if up is not None else "quantized_glu_halves_backward"
+    tensors = (grad, input, weight) if up is None else (grad, input, up, weight)
+    suffix = "" if weight is None else "_weight"
+    results = _call(op + suffix, *tensors, offsets, *numbers, *recipe)
+    gradients = [pairs(results[i : i + 4], along) for i in range(0, len(results) - 3, 4)]
+    if weight is not None:
+        gradients.append(results[-1])
+    return tuple(gradients) if len(gradients) > 1 else gradients[0]

@@ -89,7 +89,9 @@ QUANTIZED = tuple(
         "quantized_gate_backward",
         "quantized_gate_backward_bias",
         "quantized_glu_backward",
+        "quantized_glu_backward_weight",
         "quantized_glu_halves_backward",
+        "quantized_glu_halves_backward_weight",
     )
 )
 

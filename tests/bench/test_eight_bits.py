@@ -1,16 +1,20 @@
 """``python -m bench.quantized`` and ``python -m bench.coded``: the bytes that they count, and that
 they time nothing wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from click import Command
+from click import ClickException, Command
 from click.testing import CliRunner, Result
 
-from bench import coded, quantized, quantized_passes, runs
+from bench import coded, quantized, runs
+from bench.plan import options
+from bench.quantized_passes import PASSES, make_inputs
 from bench.workloads import Workload
 from machine_code.quantized import Cell
+from tests.cases import each
 
 SMALL = ("--size", "2^10", "--dtype", "bfloat16", "--output")
 NAMES = {
@@ -32,13 +36,16 @@ def records(folder: Path) -> list[dict]:
 
 def test_quantized_bytes() -> None:
     """As machine_code counts them for MX blocks, and by hand."""
-    for name, of in quantized_passes.PASSES.items():
-        for along in quantized_passes.MX:
-            expected = Cell(NAMES[name], "normal", "bfloat16", along).moved
-            assert of.cell(along, "bfloat16", 2**20).moved == 2**20 * expected
-    forward = quantized_passes.PASSES["gate forward"]
+    for name, operation in NAMES.items():
+        for along in ("row", "column", "both"):
+            expected = Cell(operation, "normal", "bfloat16", "BlockWise1x32", along).moved
+            assert PASSES[name].cell(along, "bfloat16", 2**20).moved == 2**20 * expected
+    forward = PASSES["gate forward"]
     assert forward.cell("TensorWise", "float32", 4).moved == 4 * (4 + 1)
     assert forward.cell("BlockWise1x128", "bfloat16", 256).moved == 256 * 3 + 2 * 4
+    assert forward.cell("BlockWise1x128 both rceil", "bfloat16", 256).moved == 256 * 4 + 4 * 4
+    assert forward.cell("RowWise both", "bfloat16", 256).moved == 256 * (2 * 2 + 2)
+    assert PASSES["experts backward"].cell("RowWise both", "float32", 1).moved == 2 * 3 * 4 + 4
 
 
 def test_coded_bytes() -> None:
@@ -57,11 +64,35 @@ def test_coded_bytes() -> None:
 
 
 def test_quantized(tmp_path: Path) -> None:
-    found = run(quantized.main, tmp_path, "--no-compile", "--recipe", "both")
+    recipes = "RowWise both", "both"
+    found = run(quantized.main, tmp_path, "--no-compile", *options("--recipe", recipes))
     assert found.exit_code == 0, found.output
     cells = {(r["op"], r["pass"], r["side"]) for r in records(tmp_path)}
-    assert len(cells) == 2 * len(quantized_passes.PASSES)
+    assert len(cells) == 2 * 2 * len(PASSES)
     assert ("quantized_bias_gate both", "backward", "gelu_kernels") in cells
+    assert ("quantized_experts RowWise both", "forward", "eager") in cells
+
+
+@each(name=PASSES, dtype=["bfloat16", "float32"])
+def test_every_recipe(name: str, dtype: str) -> None:
+    """On rows that end a group within a block."""
+    for recipe in PASSES[name].recipes:
+        quantized.check(name, recipe, torch.tensor(0.01), make_inputs((256, 128), dtype, "cpu"))
+
+
+@each(recipe=["RowWise both", "BlockWise1x128 both rceil", "both"])
+def test_a_wrong_group_is_not_timed(recipe: str) -> None:
+    inputs = make_inputs((256, 128), "bfloat16", "cpu")
+
+    def of_other_groups(of: object, **options: object) -> object:
+        return right(of, **{**options, "offsets": inputs.offsets - 1})
+
+    right = PASSES["experts forward"].ours
+    wrong = replace(PASSES["experts forward"], ours=of_other_groups)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PASSES, "experts forward", wrong)
+        with pytest.raises(ClickException, match=f"experts forward, {recipe}"):
+            quantized.check("experts forward", recipe, torch.tensor(0.01), inputs)
 
 
 def test_coded(tmp_path: Path) -> None:

@@ -29,6 +29,13 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
+def codes(function: Callable, *matrices: Tensor, **number: object) -> Tensor:
+    """Of the last matrix and the same as `up`, in blocks of 32."""
+    wide = [x.repeat(1, 4) for x in (*matrices, x)]
+    result = function(*wide, gate="normal", **number)
+    return (result[0] if len(matrices) > 1 else result).data.view(torch.uint8)
+
+
 OF_A_NUMBER: dict[str, Callable[[Tensor, object], Tensor]] = {
     "cdf_gate loc": lambda x, n: functional.cdf_gate(x, n, 1.0),
     "cdf_gate scale": lambda x, n: functional.cdf_gate(x, 0.0, n),
@@ -41,6 +48,14 @@ OF_A_NUMBER: dict[str, Callable[[Tensor, object], Tensor]] = {
     "glu_dropout p": lambda x, n: functional.glu_dropout(x, x, n, generator=generator()),
     "glu limit": lambda x, n: functional.glu(x, x, gate="normal", limit=n),
     "glu up_offset": lambda x, n: functional.glu(x, x, gate="normal", up_offset=n),
+    "quantized_glu limit": lambda x, n: codes(functional.quantized_glu, x, limit=n),
+    "quantized_glu up_offset": lambda x, n: codes(functional.quantized_glu, x, up_offset=n),
+    "quantized_glu_backward limit": lambda x, n: codes(
+        functional.quantized_glu_backward, x, x, limit=n
+    ),
+    "quantized_glu_backward up_offset": lambda x, n: codes(
+        functional.quantized_glu_backward, x, x, up_offset=n
+    ),
     "glu_linear limit": lambda x, n: functional.glu_linear(x, x, x, limit=n),
     "glu_linear up_offset": lambda x, n: functional.glu_linear(x, x, x, up_offset=n),
 }
@@ -99,7 +114,7 @@ PARAMETERS = [
     for function, call in FUNCTIONS.items()
     for name, parameter in inspect.signature(call).parameters.items()
     if parameter.kind is not parameter.VAR_KEYWORD
-    and name not in ("training", "dither")  # any truth value
+    and name not in ("training", "dither", "packed")  # any truth value
 ]
 
 
@@ -163,6 +178,14 @@ MESSAGES: dict[str, Callable[[], object]] = {
     ),
     "quantized_gate_backward(): grad must have the dtype of input, torch.bfloat16, got"
     " torch.float32": lambda: F.quantized_gate_backward(x, x.bfloat16()),
+    "quantized_gate(): offsets must ascend from 0 to at most the number of rows of input, 8, got 3"
+    " after 4": lambda: F.quantized_gate(x.repeat(1, 4), offsets=torch.tensor([4, 3]).int()),
+    "quantized_glu_backward(): weight must have a number for each row of input, [8], got [7]": (
+        lambda: F.quantized_glu_backward(x, x, x, gate="silu", weight=x[0, :7])
+    ),
+    "quantized_glu(): limit must be positive, got -1": (
+        lambda: F.quantized_glu(x, x, gate="silu", limit=-1)
+    ),
     "bias_gelu(): bias must have the dtype of input, torch.float32, got torch.bfloat16; cast it, or"
     " call under torch.autocast, which does": lambda: F.bias_gelu(x, ONES_OF_16_BITS),
     "GEGLU(): argument 'approximate' must be str, not int; one of 'none' 'tanh' 'sigmoid'": (

@@ -3,14 +3,16 @@
 from collections import defaultdict
 from functools import cache
 from itertools import product
+from math import floor
 
 import pytest
 
 from machine_code import cuda_code
 from machine_code.cases import GATES
+from machine_code.launches import Launch, percent_of
 from machine_code.machines import MACHINES, Prediction
-from machine_code.quantized import ALONG, FLOATS, PASSES, Cell, Path, measured
-from tests.machine_code.families import QUANTIZED, beyond, reached
+from machine_code.quantized import PASSES, Cell, Path, measured, recipes_of, whole
+from tests.machine_code.families import QUANTIZED, Limits, beyond
 
 pytestmark = pytest.mark.slow  # the disassembler takes 14 s
 
@@ -29,20 +31,25 @@ def paths(architecture: str) -> dict[Cell, Path]:
 
 @cache
 def predictions(machine: str) -> dict[Cell, Prediction]:
+    """Of MX."""
     of = MACHINES[machine]
     return {
         cell: of.predict(cell.moved, path.slots, path.instructions)
         for cell, path in paths(of.architecture).items()
-        if cell.recipe in ALONG
+        if cell.scaling == "BlockWise1x32" and cell.operation != "cast"
     }
 
 
 @pytest.mark.parametrize("architecture", ["sm_90", "sm_100"])
 def test_every_cell_is_found(architecture: str) -> None:
-    every = product(PASSES, GATES, ["bfloat16", "float32"], [*ALONG, *FLOATS])
-    forward = "forward", "forward with a bias", "GLU forward"
-    cells = {cell for x in every if (cell := Cell(*x)).recipe in ALONG or x[0] in forward}
-    assert paths(architecture).keys() == cells
+    expected = set()
+    for name, dtype in product(PASSES, ["bfloat16", "float32"]):
+        recipes = recipes_of(name)
+        if not name.endswith("gradient"):
+            recipes.append(("RowWise", "row", ""))
+        for gate, recipe in product([""] if name == "cast" else GATES, recipes):
+            expected.add(Cell(name, gate, dtype, *recipe))
+    assert paths(architecture).keys() == expected
 
 
 def test_memory_bound_on_h100() -> None:
@@ -57,13 +64,23 @@ def test_memory_bound_on_h100() -> None:
     }
 
 
+def reached(launches: dict[Cell, Path]) -> Limits:
+    works = {cell: path.work("sm_90") for cell, path in launches.items()}
+    h200, h100 = (
+        floor(percent_of([Launch(MACHINES[m], cell, work, 256) for cell, work in works.items()]))
+        for m in ("H200", "H100")
+    )
+    warps = min(work.resident_warps for work in works.values())
+    return Limits(warps, max(work.registers for work in works.values()), h200, h100)
+
+
 def test_families() -> None:
     """The warps that a processor has room for, and the predicted speed."""
     found = defaultdict(list)
-    for cell, path in paths("sm_90").items():
-        kind = "MX" if cell.recipe in ALONG else cell.recipe
-        family = cell.operation, kind, 8 * cell.itemsize
-        found[family].append(reached(cell, path.work("sm_90")))
+    for cell, launches in whole(paths("sm_90")).items():
+        is_twice = cell.scaling == "RowWise" and cell.along != "row"
+        kind = "RowWise, twice" if is_twice else cell.scaling
+        found[cell.operation, kind, 8 * cell.itemsize].append(reached(launches))
     assert found.keys() == QUANTIZED.keys()
     assert not beyond(found, QUANTIZED)
 

@@ -8,17 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.library import opcheck
 
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized
 from tests import bits
 from tests.calls import AsModule
 from tests.cases import each
-
-ops = torch.ops.gelu_kernels
-FLOAT8 = torch.float8_e4m3fn
-MX = (FLOAT8, "BlockWise1x32", "both", "rceil", "SWIZZLE_32_4_4")
 
 Function = Callable[..., object]
 # An operator of x, a bias and up, quantised and not.
@@ -284,26 +279,6 @@ def test_exported() -> None:
     other = torch.randn(96, 128)
     for ours, exported in zip(model(other), program.module()(other), strict=True):
         assert bits.same(ours, exported)
-
-
-def test_opcheck() -> None:
-    dy, x, up = (torch.randn(32, 96, requires_grad=i > 0) for i in range(3))
-    halves, bias = torch.randn(32, 192), torch.randn(96)
-    scale = torch.tensor(0.5)
-    tensor_wise = (FLOAT8, "TensorWise", "row", "floor", "NO_SWIZZLE")
-    mx = (FLOAT8, *MX[2:])
-    calls = [
-        ("quantized_gate_forward", (x.detach(), bias, None, "normal", *MX)),
-        ("quantized_gate_forward", (x.detach(), None, scale, "normal", *tensor_wise)),
-        ("quantized_glu_forward", (x.detach(), up.detach(), None, "normal", *MX)),
-        ("quantized_glu_forward", (halves, None, None, "normal", *MX)),
-        ("quantized_gate_backward", (dy, x.detach(), None, "normal", *mx)),
-        ("quantized_gate_backward_bias", (dy, x.detach(), bias, "normal", *mx)),
-        ("quantized_glu_backward", (dy, x.detach(), up.detach(), "normal", *mx)),
-        ("quantized_glu_halves_backward", (dy, halves, "normal", *mx)),
-    ]
-    for name, arguments in calls:
-        opcheck(getattr(ops, name).default, arguments)
 
 
 def test_autocast() -> None:

@@ -10,7 +10,8 @@ from gelu_kernels import functional
 from tests import bits
 from tests.cases import each
 from tests.oracles.quantized_oracle import FORMATS
-from tests.quantized.test_quantized import any_numbers, spread, straight
+from tests.quantized.passes import spread
+from tests.quantized.test_numbers import any_numbers, straight
 
 MODES = {"floor": ScaleCalculationMode.FLOOR, "rceil": ScaleCalculationMode.RCEIL}
 

@@ -1,4 +1,4 @@
-"""csrc/gates/float8.h in Triton: eight-bit numbers, and the scales of their blocks."""
+"""csrc/gates/float8.h in Triton: eight-bit numbers, and their scales."""
 
 import triton
 import triton.language as tl
@@ -42,14 +42,15 @@ def magnitude_bits(x):
 
 
 @triton.jit
-def block_scale(amax, rounds_up, IS_E5M2: tl.constexpr):
-    """The scale of blocks, as an 8-bit exponent, and the factor of their numbers."""
+def power_scale(amax, rounds_up, IS_E5M2: tl.constexpr, IS_MX: tl.constexpr):
+    """The scale for this largest magnitude, as an 8-bit exponent, and its inverse. Only an MX scale
+    may be 2^-127, which is no normal float."""
     LARGEST: tl.constexpr = 15 if IS_E5M2 else 8
     exponent = (amax + rounds_up * 0x1FFFFF) >> 23
-    finite = tl.maximum(exponent - LARGEST, 0)
+    finite = tl.maximum(exponent - LARGEST, 0 if IS_MX else 1)
     of_infinity = tl.where(rounds_up != 0, 254, 255 - LARGEST)
     factor_of_infinity = tl.where(rounds_up != 0, 1 << 22, (LARGEST - 1) << 23)
-    factor_of_nan = tl.where(rounds_up != 0, 0x7FC00000, 0)
+    factor_of_nan = tl.where(rounds_up != 0, 0x7FC00000, 0) if IS_MX else 0x7FC00000
     is_finite = amax < 0x7F800000
     is_nan = amax > 0x7F800000
     scale = tl.where(is_finite, finite, tl.where(is_nan, 255, of_infinity))
@@ -71,3 +72,16 @@ def float_scale(amax, IS_E5M2: tl.constexpr):
 def inverse_of_given(scale):
     inverse = at_most(tl.div_rn(tl.full(scale.shape, 1.0, tl.float32), scale), 2.0**128 - 2.0**104)
     return tl.where(scale > 0, inverse, float("nan"))
+
+
+@triton.jit
+def scale_of(amax, rounds_up, R: tl.constexpr):
+    """The scale, as stored, and its inverse. `amax` is the bits of the largest magnitude."""
+    if R.has_powers:
+        exponent, factor = power_scale(amax, rounds_up, R.is_e5m2, R.is_mx)
+        if R.has_exponents:
+            return exponent.to(tl.uint8), factor
+        else:
+            return from_bits(tl.where(exponent == 255, 0x7FC00000, exponent << 23)), factor
+    else:
+        return float_scale(from_bits(amax), R.is_e5m2)

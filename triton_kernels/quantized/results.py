@@ -4,13 +4,15 @@ is a backward one, with up that of a gated linear unit."""
 import triton
 import triton.language as tl
 
+from gelu_kernels.triton_kernels.arithmetic import negated
+from gelu_kernels.triton_kernels.glu.rows import clamped, limited, load_weights, unless_above
 from gelu_kernels.triton_kernels.storage import as_factor, round_value, widened
 from gelu_kernels.triton_kernels.tile import inside, tile
 
 
 @triton.jit
-def load(matrix, row_stride, row, column, mask, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    return tl.load(tile(matrix, row_stride, 1, row, column, ROWS, COLUMNS), mask)
+def load(matrix, row_stride, row, column, mask, R: tl.constexpr):
+    return tl.load(tile(matrix, row_stride, 1, row, column, R.rows, R.columns), mask)
 
 
 @triton.jit
@@ -32,30 +34,43 @@ def results_at(
     VALUE: tl.constexpr,
     DERIVATIVE: tl.constexpr,
     C: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    R: tl.constexpr,
 ):
     """The gradients dx and dup of a gated linear unit; else the result, rounded and unrounded."""
-    x, up, dy, bias, x_row, up_row, dy_row = inputs
-    mask = inside(row, column, rows, columns, ROWS, COLUMNS)
-    stored = load(x, x_row, row, column, mask, ROWS, COLUMNS)
+    x, up, dy, bias, weight, limit, up_offset, x_row, up_row, dy_row = inputs
+    mask = inside(row, column, rows, columns, R.rows, R.columns)
+    stored = load(x, x_row, row, column, mask, R)
     if up is not None:
-        factor = widened(load(up, up_row, row, column, mask, ROWS, COLUMNS))
+        ups = widened(load(up, up_row, row, column, mask, R))
     if dy is not None:
-        gradient = widened(load(dy, dy_row, row, column, mask, ROWS, COLUMNS))
+        gradient = widened(load(dy, dy_row, row, column, mask, R))
     number = widened(stored)
+    if R.is_cast:
+        return number, number
     if bias is not None:
-        place = column + tl.arange(0, COLUMNS)[None, :]
+        place = column + tl.arange(0, R.columns)[None, :]
         number += widened(tl.load(bias + place, place < columns))
+    least = limited(number, limit)
+    if up is not None:
+        factor = clamped(ups, limit)
+        if up_offset is not None:
+            factor += up_offset
+    if weight is not None:
+        weights = load_weights(weight, row, rows, R.rows)
     if dy is None:
-        y = VALUE(number, C)
+        y = VALUE(least, C)
         if up is not None:
             y = as_factor(y, C) * factor
+        if weight is not None:
+            y *= weights
     elif up is None:
-        y = gradient * DERIVATIVE(number, C)
+        y = gradient * DERIVATIVE(least, C)
     else:
-        dx = gradient * factor * DERIVATIVE(number, C)
-        dup = gradient * as_factor(VALUE(number, C), C)
+        if weight is not None:
+            gradient *= weights
+        dx = unless_above(number, limit, gradient * factor * DERIVATIVE(least, C))
+        dup = gradient * as_factor(VALUE(least, C), C)
+        dup = unless_above(ups, limit, unless_above(negated(ups), limit, dup))
     if dy is not None and up is not None:
         return rounded(dx, stored, C), rounded(dup, stored, C)
     else:

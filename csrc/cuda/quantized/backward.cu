@@ -9,9 +9,8 @@ template <class Gate, class Precision>
 struct Entry {
   static Error launch_for(Queue queue, const QuantizedOperands& m) {
     using Function = AddBias<Backward<Gate, Precision>>;
-    const auto launcher =
-        m.partials ? launch_quantized_backward<Function, Precision, 1, TilePass::backward_bias>
-                   : launch_quantized_backward<Function, Precision, 1, TilePass::backward>;
+    const auto launcher = m.partials ? launch_quantized_sums<Function, Precision, 1>
+                                     : launch_quantized<Function, Precision, 1, TilePass::backward>;
     return launcher(queue, m);
   }
   static constexpr QuantizedPass launcher() {

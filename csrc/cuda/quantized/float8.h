@@ -1,7 +1,8 @@
-// Numbers to eight bits, and the scales of their blocks.
+// Numbers to eight bits, and the scales of their powers.
 #pragma once
 
 #include "csrc/cuda/quantized/magnitudes.h"
+#include "csrc/gates/quantized.h"
 
 namespace gelu_kernels::cuda {
 
@@ -48,7 +49,7 @@ struct Bytes {
   }
 };
 
-// The scales of a word's magnitudes as BlockScaling has them, and their inverses in a word: a power
+// The scales of a word's magnitudes as PowersOfTwo has them, and their inverses in a word: a power
 // of two is a bfloat16.
 template <class Precision>
 struct MxScales {
@@ -57,12 +58,12 @@ struct MxScales {
   uint32_t scales[M::per_word];
   uint32_t inverses;
 
-  __device__ __forceinline__ MxScales(const BlockScaling& blocks, uint32_t word) {
+  __device__ __forceinline__ MxScales(const PowersOfTwo& powers, uint32_t word) {
     if constexpr (M::per_word == 2) {
       const auto both = [](uint32_t x) { return x << 16 | x; };
       const uint32_t magnitudes = word & M::kept;
-      const uint32_t exponents = (magnitudes + both(blocks.round_up >> 16)) >> 7 & both(0x1ff);
-      const uint32_t least = both(blocks.largest_exponent);
+      const uint32_t exponents = (magnitudes + both(powers.round_up >> 16)) >> 7 & both(0x1ff);
+      const uint32_t least = both(powers.largest_exponent);
       const uint32_t of_both = __vmaxu2(exponents, least) - least;
       scales[0] = of_both & 0xffff;
       scales[M::per_word - 1] = of_both >> 16;
@@ -73,8 +74,8 @@ struct MxScales {
     uint32_t of_each[M::per_word];
 #pragma unroll
     for (int k = 0; k < M::per_word; ++k) {
-      scales[k] = blocks.scale_of(M::bits_of(word, k));
-      of_each[k] = bits(blocks.inverse_of(scales[k]));
+      scales[k] = powers.scale_of(M::bits_of(word, k));
+      of_each[k] = bits(powers.inverse_of(scales[k]));
     }
     inverses =
         M::per_word == 2 ? __byte_perm(of_each[0], of_each[M::per_word - 1], 0x7632) : of_each[0];
@@ -99,6 +100,31 @@ __device__ __forceinline__ FloatScale float_scale_of(uint32_t amax, float larges
   }
   return found;
 }
+
+// A scale as it is stored, in the bits of a float or as an exponent, and its inverse.
+struct StoredScale {
+  uint32_t stored;
+  float inverse;
+
+  // For the bits of the largest magnitude.
+  static __device__ __forceinline__ StoredScale of(const Quantization& q, uint32_t amax) {
+    if (q.has_powers) {
+      const uint32_t scale = q.powers.scale_of(amax);
+      return {q.has_exponents ? scale : bits(PowersOfTwo::value_of(scale)),
+              q.powers.inverse_of(scale)};
+    }
+    const FloatScale found = float_scale_of(amax, q.largest);
+    return {bits(found.scale), found.inverse};
+  }
+  __device__ __forceinline__ void store(const Quantization& q, char* scales, int64_t place) const {
+    if (q.has_exponents) {
+      scales[place] = static_cast<char>(stored);
+    } else {
+      reinterpret_cast<uint32_t*>(scales)[place] = stored;
+    }
+  }
+};
+
 __device__ __forceinline__ float inverse_of_scale(float scale) {
   const float factor = scale > 0x1p64f ? 0x1p-64f : scale < 0x1p-64f ? 0x1p64f : 1.0f;
   float inverse = reciprocal(scale * factor) * factor;

@@ -8,7 +8,7 @@ template <class Gate, class Precision>
 struct Plain {
   static constexpr QuantizedPass launcher() {
     if constexpr (std::is_same_v<Precision, bf16>) {
-      return launch_quantized_forward<Forward<Gate, fast_bf16>, bf16, 0>;
+      return launch_quantized<Forward<Gate, fast_bf16>, bf16, 0, TilePass::forward>;
     }
     return nullptr;
   }
@@ -19,7 +19,7 @@ template <class Gate, class Precision>
 struct Biased {
   static constexpr QuantizedPass launcher() {
     if constexpr (can_be_quantized<Precision>) {
-      return launch_quantized_forward<AddBias<Forward<Gate, Precision>>, Precision, 1>;
+      return launch_quantized<AddBias<Forward<Gate, Precision>>, Precision, 1, TilePass::forward>;
     }
     return nullptr;
   }

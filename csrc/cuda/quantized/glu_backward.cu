@@ -1,4 +1,4 @@
-// dx = dy·up·g'(x) and dup = dy·g(x), in eight bits
+// The gradients of a gated linear unit, dx and dup, in eight bits
 #include "csrc/cuda/quantized/launch.cuh"
 
 namespace gelu_kernels::cuda {
@@ -8,8 +8,7 @@ template <class Gate, class Precision>
 struct Entry {
   static constexpr QuantizedPass launcher() {
     if constexpr (can_be_quantized<Precision>) {
-      return launch_quantized_backward<GluBackward<Gate, Precision>, Precision, 0,
-                                       TilePass::backward>;
+      return launch_quantized<GluRowsBackward<Gate, Precision>, Precision, 0, TilePass::backward>;
     }
     return nullptr;
   }

@@ -1,4 +1,4 @@
-// y = g(x)·up, in eight bits
+// y = g(min(x, limit))·(clamp(up, -limit, limit) + up_offset)·weight, in eight bits
 #include "csrc/cuda/quantized/launch.cuh"
 
 namespace gelu_kernels::cuda {
@@ -8,7 +8,7 @@ template <class Gate, class Precision>
 struct Entry {
   static constexpr QuantizedPass launcher() {
     if constexpr (can_be_quantized<Precision>) {
-      return launch_quantized_forward<GluForward<Gate, Precision>, Precision, 0>;
+      return launch_quantized<GluRowsForward<Gate, Precision>, Precision, 0, TilePass::forward>;
     }
     return nullptr;
   }

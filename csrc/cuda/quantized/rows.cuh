@@ -4,39 +4,44 @@
 #pragma once
 
 #include "csrc/cuda/launch.h"
-#include "csrc/cuda/map_rows.cuh"
 #include "csrc/cuda/quantized/float8.h"
+#include "csrc/cuda/quantized/function.cuh"
 #include "csrc/cuda/quantized/magnitudes.h"
 #include "csrc/gates/quantized.h"
 
 namespace gelu_kernels::cuda {
 
-constexpr int kRowVectors = 4;  // of a thread: with more, registers run out
-constexpr int kRowThreads = 1024;
+// Of a thread: with more, registers run out. Two results take twice as many.
+constexpr int kRowVectors = 4;
+template <int outputs>
+constexpr int kRowThreads = outputs == 2 ? 512 : 1024;
 
 template <class Function, class Precision, int kColumns>
-__global__ void __launch_bounds__(kRowThreads)
-    quantize_rows(const __grid_constant__ QuantizedOperands m) {
-  using Map = RowMap<Function, Precision, kColumns>;
+__global__ void __launch_bounds__(kRowThreads<Function::outputs>)
+    quantize_rows(const __grid_constant__ QuantizedOperands m, QuantizedNumbers numbers) {
+  using Map = QuantizedFunction<Function, Precision, kColumns>;
   using V = typename Map::V;
   using T = typename V::T;
   using M = Magnitudes<Precision>;
-  constexpr int inputs = Map::inputs;
+  constexpr int inputs = Map::inputs, outputs = Map::outputs;
   const Quantization& q = m.quantization;
-  const QuantizedMatrix& rows = q.results[0].rows;
   const int64_t row = blockIdx.x;
   const char* from[inputs];
 #pragma unroll
   for (int k = 0; k < inputs; ++k) from[k] = m.in[k].data + row * m.in[k].row_stride;
-  uint8_t* const to = rows.data + row * rows.row_stride;
   const auto vectors = static_cast<uint32_t>(m.columns / V::size);
   const uint32_t step = blockDim.x * kRowVectors;
   const uint32_t lane = threadIdx.x % kWarp;
-  __shared__ uint32_t of_warps[kWarp];
+  __shared__ uint32_t of_warps[outputs][kWarp];
+  if constexpr (is_glu<Function>) {
+    if (m.weight) {
+      numbers.weight = Storage<Precision>::load(reinterpret_cast<const T*>(m.weight)[row]);
+    }
+  }
 
-  V y[kRowVectors];
-  uint32_t word = 0;
-  float inverse = 0;
+  V y[kRowVectors][outputs];
+  uint32_t words[outputs] = {};
+  float inverses[outputs] = {};
 #pragma unroll 1
   for (bool is_known = false;; is_known = true) {
 #pragma unroll 1
@@ -76,11 +81,8 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
         for (int i = 0; i < kRowVectors; ++i) {
           typename Map::Along along;
-          bias[i].unpack(along[0]);
-          V out[1];
-          Map::apply(out, in[i], along, std::make_index_sequence<inputs>(),
-                     std::make_index_sequence<kColumns>());
-          y[i] = out[0];
+          bias[i].unpack(along);
+          Map::apply(y[i], in[i], along, numbers);
         }
       }
       const auto none = [](int) {};
@@ -88,40 +90,61 @@ __global__ void __launch_bounds__(kRowThreads)
         const auto store = [&](auto format) {
           for_vectors(
               [&](int i, uint32_t vector) {
-                float x[V::size];
-                y[i].unpack(x);
 #pragma unroll
-                for (int j = 0; j < V::size; ++j) x[j] *= inverse;
-                Bytes<Precision>::template round<decltype(format)>(x).store(to + uint64_t{vector} *
-                                                                                     V::size);
+                for (int r = 0; r < outputs; ++r) {
+                  const QuantizedMatrix& to = q.results[r].rows;
+                  float x[V::size];
+                  y[i][r].unpack(x);
+#pragma unroll
+                  for (int j = 0; j < V::size; ++j) x[j] *= inverses[r];
+                  Bytes<Precision>::template round<decltype(format)>(x).store(
+                      to.data + row * to.row_stride + uint64_t{vector} * V::size);
+                }
               },
               none);
         };
         q.is_e5m2 ? store(e5m2()) : store(e4m3fn());
       } else {
         // With a bias, y is not zero where there is no vector.
-        for_vectors([&](int i, uint32_t) { word = M::larger(word, M::of_row(y[i])); }, none);
+        for_vectors(
+            [&](int i, uint32_t) {
+#pragma unroll
+              for (int r = 0; r < outputs; ++r) {
+                words[r] = M::larger(words[r], M::of_row(y[i][r]));
+              }
+            },
+            none);
       }
     }
     if (is_known) return;
-    const uint32_t of_warp = M::over_warp(word);
-    if (lane == 0) of_warps[threadIdx.x / kWarp] = of_warp;
+    if (outputs == 2 && q.results[0].rows.scales == q.results[1].rows.scales) {  // halves
+      words[0] = words[outputs - 1] = M::larger(words[0], words[outputs - 1]);
+    }
+#pragma unroll
+    for (int r = 0; r < outputs; ++r) {
+      const uint32_t of_warp = M::over_warp(words[r]);
+      if (lane == 0) of_warps[r][threadIdx.x / kWarp] = of_warp;
+    }
     __syncthreads();
-    const uint32_t of_lane = lane < blockDim.x / kWarp ? of_warps[lane] : 0;
-    const FloatScale found = float_scale_of(__reduce_max_sync(kAllLanes, of_lane), q.largest);
-    inverse = found.inverse;
-    if (threadIdx.x == 0) {
-      reinterpret_cast<float*>(rows.scales)[row * rows.layout.row_stride] = found.scale;
+#pragma unroll
+    for (int r = 0; r < outputs; ++r) {
+      const QuantizedMatrix& to = q.results[r].rows;
+      const uint32_t of_lane = lane < blockDim.x / kWarp ? of_warps[r][lane] : 0;
+      const StoredScale found = StoredScale::of(q, __reduce_max_sync(kAllLanes, of_lane));
+      inverses[r] = found.inverse;
+      if (threadIdx.x == 0) found.store(q, to.scales, to.layout.place<int64_t>(row, 0));
     }
   }
 }
 
 template <class Kernels, class Function, class Precision, int kColumns>
 Error launch_quantize_rows(Queue queue, const QuantizedOperands& m) {
-  constexpr int warp_columns = kWarp * kRowVectors * Vector<Precision>::size;
+  using Map = QuantizedFunction<Function, Precision, kColumns>;
+  constexpr int warp_columns = kWarp * kRowVectors * Map::V::size;
   const int64_t warps = (m.columns + warp_columns - 1) / warp_columns;
-  const int threads = static_cast<int>(std::min<int64_t>(warps * kWarp, kRowThreads));
-  return launch<Kernels>(queue, quantize_rows<Function, Precision, kColumns>, m.rows, threads, m);
+  const int threads = static_cast<int>(std::min<int64_t>(warps * kWarp, kRowThreads<Map::outputs>));
+  return launch<Kernels>(queue, quantize_rows<Function, Precision, kColumns>, m.rows, threads, m,
+                         QuantizedNumbers(m));
 }
 
 }  // namespace gelu_kernels::cuda

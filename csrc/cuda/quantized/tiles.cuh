@@ -2,56 +2,19 @@
 // registers until the scales of its blocks are known.
 #pragma once
 
-#include "csrc/cuda/divisor.h"
 #include "csrc/cuda/launch.h"
-#include "csrc/cuda/map_rows.cuh"
-#include "csrc/cuda/quantized/tile.cuh"
+#include "csrc/cuda/quantized/given.cuh"
+#include "csrc/cuda/quantized/map.cuh"
+#include "csrc/cuda/quantized/mx.cuh"
 
 namespace gelu_kernels::cuda {
 
-// Scales are floats in a forward pass alone; a backward pass may sum the gradient of the bias.
-enum class TilePass { forward, backward, backward_bias };
-
+// The registers of so many blocks a processor, for one that is larger.
 template <class Function, class Precision, int kColumns, TilePass pass>
-struct QuantizedMap : RowMap<Function, Precision, kColumns> {
-  using Real = typename Precision::Real;
-  using typename RowMap<Function, Precision, kColumns>::V;
-  using typename RowMap<Function, Precision, kColumns>::Along;
-  static constexpr bool has_sums = pass == TilePass::backward_bias;
-  using Tile = QuantizedTile<Precision, has_sums>;
-  static constexpr int inputs = RowMap<Function, Precision, kColumns>::inputs;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-  static constexpr bool converts = false;
-#else
-  static constexpr bool converts = true;
-#endif
-  // Rows that a lane loads before it computes.
-  static constexpr int ahead = quantized_tile_rows(inputs, V::size, converts);
-  static constexpr int blocks = quantized_tile_blocks_per_processor(
-      inputs, V::size, kColumns, has_sums, converts, kPacked<Real> > 1);
-
-  // dx, and adds it to the sums before it is rounded.
-  static __device__ __forceinline__ V sum(const V (&in)[inputs], const Along& along,
-                                          Real (&sums)[V::size]) {
-    Real dy[V::size], x[V::size], dx[V::size];
-    in[0].unpack(dy);
-    in[1].unpack(x);
-#pragma unroll
-    for (int j = 0; j < V::size; j += kPacked<Real>) {
-      unpack(Function::apply(pack(dy + j), pack(x + j), pack(along[0] + j)), dx + j);
-    }
-    // Not in pairs: the terms are products.
-#pragma unroll
-    for (int j = 0; j < V::size; ++j) sums[j] += dx[j];
-    return V::round(dx);
-  }
-};
-
-template <class Function, class Precision, int kColumns, TilePass pass>
-__global__ void __launch_bounds__(kTileThreads,
-                                  QuantizedMap<Function, Precision, kColumns, pass>::blocks)
-    quantize_tiles(const __grid_constant__ QuantizedOperands m, const Divisor tiles,
-                   uint32_t block_rows) {
+__global__ void __launch_bounds__(
+    kTileThreads* QuantizedMap<Function, Precision, kColumns, pass>::blocks)
+    quantize_tiles(const __grid_constant__ QuantizedOperands m, QuantizedNumbers numbers,
+                   const TileGrid grid) {
   using Map = QuantizedMap<Function, Precision, kColumns, pass>;
   using Tile = typename Map::Tile;
   using Lane = typename Tile::Lane;
@@ -60,23 +23,40 @@ __global__ void __launch_bounds__(kTileThreads,
   using Real = typename Precision::Real;
   constexpr int inputs = Map::inputs, outputs = Map::outputs;
   constexpr bool has_sums = Map::has_sums, is_forward = pass == TilePass::forward;
-  constexpr auto each = std::make_index_sequence<inputs>();
-  constexpr auto each_along = std::make_index_sequence<kColumns>();
   const Quantization& q = m.quantization;
   // A matrix of 2^32 rows or columns would not fit in the memory of a GPU.
   const auto rows = static_cast<uint32_t>(m.rows), columns = static_cast<uint32_t>(m.columns);
   if constexpr (has_sums) start_dependent();  // the second stage of the sums
 
-  const uint32_t warp = blockIdx.x * kTileWarps + threadIdx.x / kWarp;
-  const uint32_t band = tiles.divide(warp);
+  const int warp = threadIdx.x / kWarp;
+  const bool exchanges = !has_sums && grid.exchanges;
+  const uint32_t number = exchanges ? blockIdx.x : blockIdx.x * kTileWarps + warp;
+  const uint32_t band = grid.along_band.divide(number);
+  uint32_t tile = number - band * grid.along_band.divisor;
   Lane t;
   t.lane = threadIdx.x % kWarp;
   t.group = t.lane / kTileLanes;
-  t.row = band * block_rows;
-  const uint32_t first_column = (warp - band * tiles.divisor) * Tile::columns;
-  t.column = first_column + t.lane % kTileLanes * V::size;
+  t.row = band * grid.block_rows;
   t.first = t.group * (has_sums ? 2 : kLaneRows);
-  const bool is_there = t.column < columns && t.row < rows;
+  __shared__ Kept<Precision, outputs> kept;
+  uint32_t last = rows;
+  if constexpr (!has_sums) {
+    t.group_of_rows = kept.groups + warp;
+    if (q.groups.ends) {
+      const bool is_mx = q.scaling == Scaling::BlockWise1x32;
+      const Bands bands = {rows, is_mx ? 5 : 7, q.scaling != Scaling::RowWise};
+      if (!find_band(q.groups, bands, band, t.lane, t.row, *t.group_of_rows)) return;
+      last = static_cast<uint32_t>(t.group_of_rows->end);
+    }
+  }
+  const uint32_t end = min(t.row + grid.block_rows, last);
+  if (exchanges) {
+    t.row += grid.exchange.down(warp) * kTileRows;
+    tile = (tile << grid.exchange.log_across) + grid.exchange.across(warp);
+  }
+  const uint32_t first_column = tile * Tile::columns;
+  t.column = first_column + t.lane % kTileLanes * V::size;
+  const bool is_there = t.column < columns && t.row < end;
 
   // It is unpacked behind the loads of the tile, so that both are waited for at a time.
   V bias = no_bias<Precision>();
@@ -87,6 +67,34 @@ __global__ void __launch_bounds__(kTileThreads,
   if constexpr (is_forward) {
     if (q.scaling == Scaling::TensorWise) scale = *q.scale;
   }
+  const bool is_known = exchanges && grid.exchange.search == Search::known;
+  uint32_t known[outputs] = {};
+  if constexpr (!has_sums) {
+    if (is_known) {
+#pragma unroll
+      for (int r = 0; r < outputs; ++r) {
+        known[r] = BlockTile<Precision>::known(m, q.results[r], grid.exchange, t);
+      }
+    }
+  }
+  Real weight = 1;  // of a row of the tile for each lane
+  if constexpr (is_glu<Function>) {
+    if (m.weight && t.row + t.lane < end) {
+      weight = Storage<Precision>::load(reinterpret_cast<const T*>(m.weight)[t.row + t.lane]);
+    }
+  }
+  const auto keep = [&] {
+    if constexpr (is_glu<Function>) {
+      kept.weights[warp][t.lane] = weight;
+      __syncwarp();
+    }
+    if constexpr (!has_sums) {
+      if (is_known && threadIdx.x < 2 * kFloatBlock) {
+#pragma unroll
+        for (int r = 0; r < outputs; ++r) kept.known[r][threadIdx.x] = known[r];
+      }
+    }
+  };
   const char* at[inputs];
   uint32_t stride[inputs];
 #pragma unroll
@@ -94,7 +102,44 @@ __global__ void __launch_bounds__(kTileThreads,
     stride[k] = static_cast<uint32_t>(m.in[k].row_stride / kVectorBytes);
     at[k] = as_base(m.in[k].data + (t.row + t.first) * m.in[k].row_stride + t.column * sizeof(T));
   }
-  const uint32_t end = min(t.row + block_rows, rows);
+  const auto quantize = [&](const QuantizedResult& to, const typename Tile::Rounded& y, int r) {
+    using Mx = MxTile<Precision, has_sums>;
+    using Blocks = BlockTile<Precision>;
+    const bool is_mx = has_sums || q.scaling == Scaling::BlockWise1x32;
+    const bool is_given = is_forward && q.scaling == Scaling::TensorWise;
+    if constexpr (!has_sums) {
+      if (is_given) {
+        find_amax<Precision>(q, y, t);
+        kept.blocks.inverses[threadIdx.x] = inverse_of_scale(scale);  // as if it had been found
+        __syncwarp();
+      } else if (!is_mx &&
+                 !Blocks::find_scales(m, to, grid.exchange, kept.known[r], y, t, kept.blocks)) {
+        return;
+      }
+    }
+    if (to.rows.data) {
+      typename Tile::RowBytes bytes;
+      if (is_mx) {
+        Mx::round_rows(q, to.rows, y, t, bytes);
+      } else if constexpr (!has_sums) {
+        float inverses[kLaneRows];
+        Blocks::factors_of_rows(kept.blocks, grid.exchange, t, inverses);
+        Tile::round_rows_by(inverses, q.is_e5m2, y, bytes);
+      }
+      Tile::store_rows(to.rows, bytes, t);
+    }
+    if (to.columns.data) {
+      typename Tile::ColumnBytes bytes;
+      if (is_mx) {
+        Mx::round_columns(q, to.columns, y, t, bytes);
+      } else if constexpr (!has_sums) {
+        float inverses[V::size];
+        Blocks::factors_of_columns(kept.blocks, to, grid.exchange, t, inverses);
+        Tile::round_columns_by(inverses, q.is_e5m2, y, bytes);
+      }
+      Tile::store_columns(q, to.columns, bytes, t);
+    }
+  };
   Real sums[2][V::size] = {};
   do {
     t.is_whole = first_column + Tile::columns <= columns && t.row + kTileRows <= end;
@@ -115,18 +160,22 @@ __global__ void __launch_bounds__(kTileThreads,
         for (int k = 0; k < inputs; ++k) in[i - first][k] = {};
       };
       t.template for_rows<first, first + Map::ahead>(load, clear);
+      if constexpr (first == 0) keep();
       typename Map::Along along;
       if constexpr (has_sums) {  // it stays packed from one tile to the next
         asm("" : "+r"(bias.words.x), "+r"(bias.words.y), "+r"(bias.words.z), "+r"(bias.words.w));
       }
-      bias.unpack(along[0]);
+      bias.unpack(along);
 #pragma unroll
       for (int i = first; i < first + Map::ahead; ++i) {
         if constexpr (has_sums) {
           y[0][i] = Map::sum(in[i - first], along, sums[i % 2]);
         } else {
           V out[outputs];
-          Map::apply(out, in[i - first], along, each, each_along);
+          if constexpr (is_glu<Function>) {
+            numbers.weight = kept.weights[warp][t.first + i];
+          }
+          Map::apply(out, in[i - first], along, numbers);
 #pragma unroll
           for (int r = 0; r < outputs; ++r) y[r][i] = out[r];
         }
@@ -138,13 +187,16 @@ __global__ void __launch_bounds__(kTileThreads,
       compute(std::integral_constant<int, 4>());
       compute(std::integral_constant<int, 6>());
     }
-    if (is_forward && q.scaling == Scaling::TensorWise) {
-      Tile::quantize_by_given(q, scale, y[0], t);
-    } else if (is_forward && q.scaling == Scaling::BlockWise1x128) {
-      Tile::quantize_by_128(q, y[0], t);
-    } else {
+    if constexpr (kColumns == 1 && !has_sums) {  // a bias has a value where there is no row
+      t.template for_rows<0, kLaneRows>([](int) {}, [&](int i) { y[0][i] = {}; });
+    }
+    // In a loop, which halves the code.
+#pragma unroll 1
+    for (int r = 0;;) {
+      quantize(q.results[r], y[0], r);
+      if (++r == outputs) break;
 #pragma unroll
-      for (int r = 0; r < outputs; ++r) Tile::quantize(q, q.results[r], y[r], t);
+      for (int i = 0; i < kLaneRows; ++i) y[0][i] = y[outputs - 1][i];
     }
     if constexpr (!has_sums) return;
     t.row += kTileRows;
@@ -166,17 +218,6 @@ __global__ void __launch_bounds__(kTileThreads,
       if (t.group == kTileGroups - 1 && is_there) to[j] = total;
     }
   }
-}
-
-template <class Kernels, class Function, class Precision, int kColumns, TilePass pass>
-Error launch_quantize_tiles(Queue queue, const QuantizedOperands& m) {
-  using Map = QuantizedMap<Function, Precision, kColumns, pass>;
-  const int64_t block_rows = Map::has_sums ? RowBlocks(m.rows).block_rows : kTileRows;
-  const int64_t bands = (m.rows + block_rows - 1) / block_rows;
-  const int64_t tiles = (m.columns + Map::Tile::columns - 1) / Map::Tile::columns;
-  return launch<Kernels>(queue, quantize_tiles<Function, Precision, kColumns, pass>,
-                         (bands * tiles + kTileWarps - 1) / kTileWarps, kTileThreads, m,
-                         Divisor(static_cast<uint32_t>(tiles)), static_cast<uint32_t>(block_rows));
 }
 
 }  // namespace gelu_kernels::cuda

@@ -2,6 +2,7 @@
 // result.
 #include "csrc/ops/gate/gradients.h"
 #include "csrc/ops/glu/gradients.h"
+#include "csrc/ops/quantized/backward.h"
 #include "csrc/ops/quantized/quantized.h"
 
 namespace gelu_kernels {
@@ -71,64 +72,95 @@ void refuse_derivative(const char* op, const Tensors&... tensors) {
 
 QuantizedTensors QuantizedGateForward::differentiate(const Tensor& x, const OptionalTensor& bias,
                                                      const OptionalTensor& scale,
+                                                     const OptionalTensor& offsets,
                                                      std::string_view gate, at::ScalarType dtype,
                                                      std::string_view scaling,
                                                      std::string_view along, std::string_view mode,
-                                                     std::string_view swizzle) {
+                                                     std::string_view swizzle, bool packed) {
   refuse_tangents(name(), x, bias, scale);
   const auto node = record<QuantizedGateNode>(gate, bias, x);
-  QuantizedTensors to = below_autograd(x, bias, scale, gate, dtype, scaling, along, mode, swizzle);
+  QuantizedTensors to =
+      below_autograd(x, bias, scale, offsets, gate, dtype, scaling, along, mode, swizzle, packed);
   set_straight_through(to, along, node, x);
   return to;
 }
 
-QuantizedTensors QuantizedGluForward::differentiate(const Tensor& x, const OptionalTensor& up,
-                                                    const OptionalTensor& scale,
-                                                    std::string_view gate, at::ScalarType dtype,
-                                                    std::string_view scaling,
-                                                    std::string_view along, std::string_view mode,
-                                                    std::string_view swizzle) {
-  refuse_tangents(name(), x, up, scale);
+QuantizedTensors QuantizedGluForward::differentiate(
+    const Tensor& x, const OptionalTensor& up, const OptionalTensor& weight,
+    const OptionalTensor& scale, const OptionalTensor& offsets, std::string_view gate,
+    std::optional<double> limit, double up_offset, at::ScalarType dtype, std::string_view scaling,
+    std::string_view along, std::string_view mode, std::string_view swizzle, bool packed) {
+  refuse_tangents(name(), x, up, weight, scale);
   const auto recorded = [&](const auto& node) {
-    if (node) node->numbers = {std::nullopt, 0.0};
-    QuantizedTensors to = below_autograd(x, up, scale, gate, dtype, scaling, along, mode, swizzle);
+    if (node) node->numbers = {limit, up_offset};
+    QuantizedTensors to = below_autograd(x, up, weight, scale, offsets, gate, limit, up_offset,
+                                         dtype, scaling, along, mode, swizzle, packed);
     set_straight_through(to, along, node, x);
     return to;
   };
-  if (up) return recorded(record<QuantizedGluNode>(gate, std::nullopt, x, *up));
-  return recorded(record<QuantizedGluHalvesNode>(gate, std::nullopt, x));
+  if (up) return recorded(record<QuantizedGluNode>(gate, weight, x, *up));
+  return recorded(record<QuantizedGluHalvesNode>(gate, weight, x));
 }
 
-QuantizedTensors QuantizedGateBackward::differentiate(const Tensor& dy, const Tensor& x,
-                                                      const OptionalTensor& bias,
-                                                      std::string_view gate, at::ScalarType dtype,
-                                                      std::string_view along, std::string_view mode,
-                                                      std::string_view swizzle) {
+QuantizedTensors QuantizedGateBackward::differentiate(
+    const Tensor& dy, const Tensor& x, const OptionalTensor& bias, const OptionalTensor& offsets,
+    std::string_view gate, at::ScalarType dtype, std::string_view scaling, std::string_view along,
+    std::string_view mode, std::string_view swizzle, bool packed) {
   refuse_derivative(name(), dy, x, bias);
-  return below_autograd(dy, x, bias, gate, dtype, along, mode, swizzle);
+  return below_autograd(dy, x, bias, offsets, gate, dtype, scaling, along, mode, swizzle, packed);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> QuantizedGateBackwardBias::differentiate(
-    const Tensor& dy, const Tensor& x, const Tensor& bias, std::string_view gate,
-    at::ScalarType dtype, std::string_view along, std::string_view mode, std::string_view swizzle) {
+    const Tensor& dy, const Tensor& x, const Tensor& bias, const OptionalTensor& offsets,
+    std::string_view gate, at::ScalarType dtype, std::string_view scaling, std::string_view along,
+    std::string_view mode, std::string_view swizzle, bool packed) {
   refuse_derivative(name(), dy, x, bias);
-  return below_autograd(dy, x, bias, gate, dtype, along, mode, swizzle);
+  return below_autograd(dy, x, bias, offsets, gate, dtype, scaling, along, mode, swizzle, packed);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
 QuantizedGluBackward::differentiate(const Tensor& dy, const Tensor& x, const Tensor& up,
-                                    std::string_view gate, at::ScalarType dtype,
-                                    std::string_view along, std::string_view mode,
-                                    std::string_view swizzle) {
-  refuse_derivative(name(), dy, x, up);
-  return below_autograd(dy, x, up, gate, dtype, along, mode, swizzle);
+                                    const OptionalTensor& weight, const OptionalTensor& offsets,
+                                    std::string_view gate, std::optional<double> limit,
+                                    double up_offset, at::ScalarType dtype,
+                                    std::string_view scaling, std::string_view along,
+                                    std::string_view mode, std::string_view swizzle, bool packed) {
+  refuse_derivative(name(), dy, x, up, weight);
+  return below_autograd(dy, x, up, weight, offsets, gate, limit, up_offset, dtype, scaling, along,
+                        mode, swizzle, packed);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
+QuantizedGluBackwardWeight::differentiate(const Tensor& dy, const Tensor& x, const Tensor& up,
+                                          const Tensor& weight, const OptionalTensor& offsets,
+                                          std::string_view gate, std::optional<double> limit,
+                                          double up_offset, at::ScalarType dtype,
+                                          std::string_view scaling, std::string_view along,
+                                          std::string_view mode, std::string_view swizzle,
+                                          bool packed) {
+  refuse_derivative(name(), dy, x, up, weight);
+  return below_autograd(dy, x, up, weight, offsets, gate, limit, up_offset, dtype, scaling, along,
+                        mode, swizzle, packed);
 }
 
 QuantizedTensors QuantizedGluHalvesBackward::differentiate(
-    const Tensor& dy, const Tensor& x, std::string_view gate, at::ScalarType dtype,
-    std::string_view along, std::string_view mode, std::string_view swizzle) {
-  refuse_derivative(name(), dy, x);
-  return below_autograd(dy, x, gate, dtype, along, mode, swizzle);
+    const Tensor& dy, const Tensor& x, const OptionalTensor& weight, const OptionalTensor& offsets,
+    std::string_view gate, std::optional<double> limit, double up_offset, at::ScalarType dtype,
+    std::string_view scaling, std::string_view along, std::string_view mode,
+    std::string_view swizzle, bool packed) {
+  refuse_derivative(name(), dy, x, weight);
+  return below_autograd(dy, x, weight, offsets, gate, limit, up_offset, dtype, scaling, along, mode,
+                        swizzle, packed);
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> QuantizedGluHalvesBackwardWeight::differentiate(
+    const Tensor& dy, const Tensor& x, const Tensor& weight, const OptionalTensor& offsets,
+    std::string_view gate, std::optional<double> limit, double up_offset, at::ScalarType dtype,
+    std::string_view scaling, std::string_view along, std::string_view mode,
+    std::string_view swizzle, bool packed) {
+  refuse_derivative(name(), dy, x, weight);
+  return below_autograd(dy, x, weight, offsets, gate, limit, up_offset, dtype, scaling, along, mode,
+                        swizzle, packed);
 }
 
 }  // namespace gelu_kernels

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <vector>
 
-#include "csrc/cpu/quantize_loops.h"
-#include "csrc/ops/device/cpu.h"
 #include "csrc/ops/device/cuda.h"
+#include "csrc/ops/quantized/tile_results.h"
 
 namespace gelu_kernels {
 
@@ -18,58 +18,85 @@ struct QuantizedKernels;
 
 template <>
 struct QuantizedKernels<Cpu> {
-  using Passes = Cpu::Passes;
+  using Passes = QuantizedPasses<cpu::Maps Cpu::Passes::*>;
 
   static const at::Tensor& with_vectors(const at::Tensor& t) { return t; }
+
+  // Halves that share the scale of a row are two tiles.
+  template <int outputs>
+  static bool needs_amax(const QuantizedOperands& m) {
+    const Quantization& q = m.quantization;
+    const auto &first = q.results[0], &second = q.results[1];
+    const bool are_halves =
+        outputs == 2 && first.rows.data && first.rows.scales == second.rows.scales;
+    return q.scaling == Scaling::RowWise && (first.columns.data || are_halves);
+  }
+
+  static void check_ends(const char* op, const at::Tensor& offsets, int64_t rows) {
+    const int32_t* ends = offsets.const_data_ptr<int32_t>();
+    int64_t begin = 0;
+    for (int64_t k = 0; k < offsets.numel(); begin = ends[k++]) {
+      TORCH_CHECK_VALUE(begin <= ends[k] && ends[k] <= rows, "gelu_kernels::", op,
+                        ": offsets must ascend from 0 to at most the number of rows of x, ", rows,
+                        ", got ", ends[k], " after ", begin);
+    }
+  }
 
   // A tile of results stays in the processor's cache between the gate's loop and the
   // loops that quantise it.
   template <int outputs>
-  static void run(const char* op, cpu::Maps Passes::* pass, Gate gate, const at::Tensor& x,
-                  const QuantizedOperands& m) {
-    const float* scale = m.quantization.scale;  // a GPU's is not at hand: there NaN tells of it
-    TORCH_CHECK_VALUE(!scale || *scale > 0, "gelu_kernels::", op, ": scale must be positive, got ",
-                      *scale);
-    const int64_t elements = m.rows * m.columns, size = static_cast<int64_t>(x.element_size());
-    const cpu::Loops& gate_loops = cpu::loops(gate, dtype_of(x), elements);
+  static void run(const char* op, cpu::Maps Cpu::Passes::* Passes::* pass, Gate gate,
+                  const at::Tensor& x, const QuantizedOperands& m) {
+    const Quantization& q = m.quantization;
+    // A GPU's is not at hand: there NaN tells of it.
+    TORCH_CHECK_VALUE(!q.scale || *q.scale > 0, "gelu_kernels::", op,
+                      ": scale must be positive, got ", *q.scale);
+    const TileResults<outputs> results(gate, x, m, kPasses.*pass);
     const cpu::QuantizeLoops& loops =
-        cpu::quantize_loops(dtype_of(x), m.quantization.is_e5m2, elements);
-    const auto [tile_rows, tile_columns] = tile_of(m);
+        cpu::quantize_loops(dtype_of(x), q.is_e5m2, m.rows * m.columns);
+    const auto [tile_rows, tile_columns] = size_of_tile(m);
+    const std::vector<cpu::QuantizeTile> bands = bands_of(m, tile_rows);
     const int64_t tiles = (m.columns + tile_columns - 1) / tile_columns;
-    const int64_t row_tiles = (m.rows + tile_rows - 1) / tile_rows;
-    const int64_t tile_bytes = tile_rows * tile_columns * size;
-    const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / (tile_bytes / size));
+    const int64_t bytes = tile_rows * tile_columns * static_cast<int64_t>(x.element_size());
+    const int64_t grain =
+        std::max<int64_t>(1, at::internal::GRAIN_SIZE / (tile_rows * tile_columns));
     std::atomic<uint32_t> amax(0);
-    at::parallel_for(0, row_tiles * tiles, grain, [&](int64_t begin, int64_t end) {
-      const auto buffer = std::make_unique_for_overwrite<char[]>(outputs * tile_bytes);
-      uint32_t most = 0;
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t row = task / tiles * tile_rows, column = task % tiles * tile_columns;
-        cpu::QuantizeTile tile{buffer.get(), row, column, std::min(m.rows - row, tile_rows),
-                               std::min(m.columns - column, tile_columns)};
-        if (m.partials) {
-          sum_tile(gate_loops.backward_column_sums, m, tile, row / tile_rows, size);
-        } else {
-          compute_tile<outputs>(gate_loops.passes.*pass, m, tile, tile_bytes, size);
+    const auto for_tiles = [&](const auto& quantize) {
+      const auto count = static_cast<int64_t>(bands.size()) * tiles;
+      at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) {
+        const auto buffer = std::make_unique_for_overwrite<char[]>(outputs * bytes);
+        for (int64_t task = begin; task < end; ++task) {
+          cpu::QuantizeTile tile = bands[task / tiles];
+          tile.column = task % tiles * tile_columns;
+          tile.columns = std::min(m.columns - tile.column, tile_columns);
+          tile.y = buffer.get();
+          results.compute(tile, bytes);
+          for (int k = 0; k < outputs; ++k, tile.y += bytes) quantize(q.results[k], tile);
         }
-        for (int k = 0; k < outputs; ++k, tile.y += tile_bytes) {
-          most = std::max(most, quantize(loops, m.quantization, k, tile, size));
-        }
-      }
+      });
+    };
+    if (q.results[0].rows.amax || q.results[0].columns.amax) for_tiles(loops.add_amax);
+    for_tiles([&](const QuantizedResult& to, const cpu::QuantizeTile& tile) {
+      if (to.columns.data) in_short_tiles(loops, q, to.columns, tile, x.element_size());
+      const uint32_t most = to.rows.data ? loops.rows(q, to.rows, tile) : 0;
       uint32_t before = amax;
       while (before < most && !amax.compare_exchange_weak(before, most)) {
       }
     });
-    if (m.quantization.amax) *m.quantization.amax = from_bits(amax.load());
+    if (q.amax) *q.amax = from_bits(amax.load());
   }
 
  private:
+  static constexpr Passes kPasses = {&Cpu::Passes::forward, &Cpu::Passes::backward,
+                                     &Cpu::Passes::glu_forward, &Cpu::Passes::glu_backward,
+                                     /*cast=*/nullptr};
+
   // This much of two float32 results fits in half of a 1 MB cache; 16-bit results take less.
   static constexpr int64_t kTile = int64_t{1} << 14;
 
-  // A column sum needs a block of rows. Blocks along the columns have 32 rows; more rows fill whole
-  // cache lines.
-  static std::pair<int64_t, int64_t> tile_of(const QuantizedOperands& m) {
+  // Rows and columns. A column sum needs a block of rows. Blocks along the columns have up to 128
+  // rows, which fill whole cache lines.
+  static std::pair<int64_t, int64_t> size_of_tile(const QuantizedOperands& m) {
     const Quantization& q = m.quantization;
     if (m.partials) return {RowBlocks(m.rows).block_rows, cpu::kColumnTile};
     if (q.results[0].columns.data) {
@@ -79,56 +106,34 @@ struct QuantizedKernels<Cpu> {
     return {std::max<int64_t>(1, kTile / columns), columns};
   }
 
-  template <int outputs>
-  static void compute_tile(const cpu::Maps& maps, const QuantizedOperands& m,
-                           const cpu::QuantizeTile& tile, int64_t tile_bytes, int64_t size) {
-    constexpr size_t most = outputs + kMaxQuantizedInputs + 1;
-    char* data[most];
-    int64_t along_row[most], from_row_to_row[most], strides[2 * most];
-    size_t k = 0;
-    const auto add = [&](const Matrix& matrix) {
-      data[k] = matrix.data;
-      along_row[k] = matrix.column_stride;
-      from_row_to_row[k++] = matrix.row_stride;
-    };
-    for (int i = 0; i < outputs; ++i) {
-      add({const_cast<char*>(tile.y) + i * tile_bytes, size, tile.columns * size});
-    }
-    for (const Matrix& in : m.in) {
-      if (in.data) add(tile_at(in, tile.row, tile.column));
-    }
-    if (m.bias) add({const_cast<char*>(m.bias) + tile.column * size, size, 0});
-    std::copy_n(along_row, k, strides);
-    std::copy_n(from_row_to_row, k, strides + k);
-    (m.bias ? maps.biased : maps.plain)(data, strides, tile.columns, tile.rows);
-  }
-
-  static void sum_tile(cpu::BackwardColumnSums sum, const QuantizedOperands& m,
-                       const cpu::QuantizeTile& tile, int64_t block, int64_t size) {
-    const Matrix dx{const_cast<char*>(tile.y), size, tile.columns * size};
-    const ColumnSums sums{dx,
-                          tile_at(m.in[0], tile.row, tile.column),
-                          tile_at(m.in[1], tile.row, tile.column),
-                          {m.bias + tile.column * size},
-                          nullptr,
-                          {m.partials},
-                          /*sums=*/{},
-                          m.rows,
-                          m.columns};
-    sum(sums, 0, 0, block * m.columns + tile.column, tile.columns, tile.rows);
-  }
-
-  static uint32_t quantize(const cpu::QuantizeLoops& loops, const Quantization& q, int result,
-                           const cpu::QuantizeTile& tile, int64_t size) {
-    const auto& [rows, columns] = q.results[result];
-    if (columns.data) {
-      for (int64_t i = 0; i < tile.rows; i += cpu::kMostQuantizedRows) {
-        loops.columns(q, columns,
-                      {tile.y + i * tile.columns * size, tile.row + i, tile.column,
-                       std::min(tile.rows - i, cpu::kMostQuantizedRows), tile.columns});
+  // The rows of tiles, which begin anew in each group.
+  static std::vector<cpu::QuantizeTile> bands_of(const QuantizedOperands& m, int64_t tile_rows) {
+    const auto& [ends, count] = m.quantization.groups;
+    const int64_t block = m.quantization.scaling == Scaling::BlockWise1x32 ? kMxBlock : kFloatBlock;
+    std::vector<cpu::QuantizeTile> bands;
+    RowGroup group = {0, 0, 0, 0};
+    for (int32_t k = 0; k < count; ++k) {
+      group.begin = group.end;
+      group.end = ends ? ends[k] : m.rows;
+      for (int64_t row = group.begin; row < group.end; row += tile_rows) {
+        bands.push_back(
+            {nullptr, row, 0, std::min(group.end - row, tile_rows), 0, m.columns, group});
       }
+      const bool is_row_wise = m.quantization.scaling == Scaling::RowWise;
+      group.first_block += is_row_wise ? 1 : (group.end - group.begin + block - 1) / block;
+      group.first_tile += group.tiles();
     }
-    return rows.data ? loops.rows(q, rows, tile) : 0;
+    return bands;
+  }
+
+  static void in_short_tiles(const cpu::QuantizeLoops& loops, const Quantization& q,
+                             const QuantizedMatrix& to, cpu::QuantizeTile tile, size_t size) {
+    const int64_t end = tile.row + tile.rows;
+    for (; tile.row < end; tile.row += cpu::kMostQuantizedRows) {
+      tile.rows = std::min(end - tile.row, cpu::kMostQuantizedRows);
+      loops.columns(q, to, tile);
+      tile.y += cpu::kMostQuantizedRows * tile.columns * static_cast<int64_t>(size);
+    }
   }
 };
 
@@ -144,6 +149,15 @@ struct QuantizedKernels<Cuda> {
                              is_aligned(m->data, m->row_stride);
     return has_vectors ? t : t.clone(at::MemoryFormat::Contiguous);
   }
+
+  // A launcher takes the largest magnitudes of halves together.
+  template <int outputs>
+  static bool needs_amax(const QuantizedOperands& m) {
+    const Quantization& q = m.quantization;
+    return q.scaling == Scaling::RowWise && q.results[0].columns.data;
+  }
+  // Their values are not at hand.
+  static void check_ends(const char*, const at::Tensor&, int64_t) {}
 
   template <int outputs, class Pass>
   static void run(const char* op, Pass pass, Gate gate, const at::Tensor& x,

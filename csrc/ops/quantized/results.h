@@ -10,35 +10,45 @@
 
 namespace gelu_kernels {
 
-// The arguments of the operators, in the words of torch.nn.functional.scaled_mm.
+// The arguments of the operators, in the words of torch.nn.functional.scaled_mm and grouped_mm.
 struct QuantizeOptions {
+  const OptionalTensor& offsets;
   at::ScalarType dtype;
   std::string_view scaling, along, mode, swizzle;
+  bool packed;
 };
+
+// The rule of the scales that an operator takes if its caller names none.
+std::string_view mode_or_default(std::optional<std::string_view> mode, std::string_view scaling);
 
 struct Recipe {
   at::ScalarType dtype;
   Scaling scaling;
-  bool along_rows, along_columns, rounds_up, is_swizzled;
+  bool along_rows, along_columns;
+  bool has_powers, rounds_up;  // powers of two
+  bool is_swizzled, is_packed;
+  OptionalTensor offsets;
 
   bool is_e5m2() const { return dtype == at::kFloat8_e5m2; }
-  BlockScaling blocks() const {
-    return {is_e5m2() ? e5m2::largest_exponent : e4m3fn::largest_exponent, rounds_up};
-  }
+  bool is_mx() const { return scaling == Scaling::BlockWise1x32; }
+  // Of a block along the columns; of RowWise, that depends on the number of rows.
+  int64_t block() const { return is_mx() ? kMxBlock : kFloatBlock; }
+  c10::SymInt groups() const { return offsets ? offsets->sym_numel() : c10::SymInt(1); }
+  // Groups change no other result.
+  bool has_groups() const { return offsets && (along_columns || is_swizzled); }
+
+  // Everything but where the results go.
+  Quantization quantization() const;
 };
 
 // Checks the options, x, whose dtype and sizes they concern, and the scale.
 Recipe recipe_of(const char* op, const QuantizeOptions& options, const Tensor& x,
-                 const OptionalTensor& scale);
+                 const OptionalTensor& scale = std::nullopt);
+// The same for gradients, which have no given scale.
+Recipe gradient_recipe_of(const char* op, const QuantizeOptions& options, const Tensor& x);
 
 // Checks that the sizes of a result with these columns, and rows like x's, divide into blocks.
 void check_sizes(const char* op, const Recipe& recipe, const Tensor& x, const c10::SymInt& columns);
-
-// The same for MX, the one that the gradients have.
-inline Recipe mx_recipe_of(const char* op, at::ScalarType dtype, std::string_view along,
-                           std::string_view mode, std::string_view swizzle, const Tensor& x) {
-  return recipe_of(op, {dtype, "BlockWise1x32", along, mode, swizzle}, x, std::nullopt);
-}
 
 // data, scales, column_data and column_scales. A direction that is not wanted has no elements.
 using QuantizedTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
@@ -47,10 +57,11 @@ using QuantizedTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 QuantizedTensors empty_results(const char* op, const Recipe& recipe, const Tensor& x,
                                const c10::SymInt& columns);
 
-// Zeros where no kernel writes, or all kernels take the maximum.
+// Sets scales that no kernel writes, and those of which all kernels take the maximum.
 void clear(const Recipe& recipe, const QuantizedTensors& to);
 
-// The part of `to` that begins at that column.
-QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t first_column = 0);
+// The part of `to` that begins at that column, for a result with so many rows.
+QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_t first_column,
+                        int64_t rows);
 
 }  // namespace gelu_kernels

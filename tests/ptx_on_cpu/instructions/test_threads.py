@@ -48,6 +48,7 @@ def test_halves_of_a_warp_reduce_numbers() -> None:
     for kind, reduction, given, choose in (
         ("u32", "redux.sync.max.u32 %r3, %r1, %r2;", numbers, max),
         ("s32", "redux.sync.max.s32 %r3, %r1, %r2;", numbers, max),
+        ("s32", "redux.sync.add.s32 %r3, %r1, %r2;", numbers >> 5, sum),
         ("u32", vote, votes, min),
     ):
         out = torch.zeros_like(given)

@@ -99,39 +99,52 @@ def weight_gradients() -> None:
         assert_close([of_gate, of_glu], expected)
 
 
+BLOCKS = {"scaling": "BlockWise1x128", "along": "both", "mode": "rceil"}
+SWIZZLED = {"swizzle": "SWIZZLE_32_4_4"}
+# Recipes, and the rows of which a rank needs a multiple; None if it needs all.
+QUANTIZED = (
+    ({"scaling": "TensorWise", "scale": torch.ones(())}, 1),
+    ({"scaling": "RowWise"}, 1),
+    ({"scaling": "RowWise", "along": "both"}, None),
+    (BLOCKS | {"along": "row"}, 1),
+    (BLOCKS, 128),
+    (BLOCKS | {"packed": True}, 512),
+    ({"along": "both"}, 32),
+    (SWIZZLED, 128),
+    (SWIZZLED | {"along": "both"}, None),
+    ({"offsets": torch.tensor([32, 32, 128], dtype=torch.int32)}, None),
+)
+
+
 @check
 def quantized_operators() -> None:
     """The bits of one process; no communication where each rank's rows are whole blocks."""
     ranks = dist.get_world_size()
-    both_swizzled = {"along": "both", "swizzle": "SWIZZLE_32_4_4"}
-    for rows, chosen in itertools.product(
-        (32, 128 * ranks),
-        [
-            {"scaling": "TensorWise", "scale": torch.ones(())},
-            {"scaling": "RowWise"},
-            {"scaling": "BlockWise1x128"},
-            {"along": "both"},
-            {"along": "row", "swizzle": "SWIZZLE_32_4_4"},
-            both_swizzled,
-        ],
-    ):
-        x, dy = (random(rows, 128, seed=i).float() for i in range(2))
-        bias = random(128, seed=2).float()
-        is_mx = "scaling" not in chosen
+    for (chosen, unit), is_whole in itertools.product(QUANTIZED, (True, False)):
+        rows = 128 if unit is None else max(unit, 32) * (ranks if is_whole else 1)
+        has_parts = unit is not None and rows % (unit * ranks) == 0
+        x, dy, up = (random(rows, 128, seed=i).float() for i in range(3))
+        bias, weight = random(128, seed=3).float(), random(rows, seed=4).float()
+        part_x, part_bias, part_dy, part_up = on_line(S0, x, bias, dy, up)
+        part_weight = distributed(weight, line(), [S0])
+        placed = {
+            k: distributed(v, line(), [R]) if isinstance(v, torch.Tensor) else v
+            for k, v in chosen.items()
+        }
         whole = [functional.quantized_gate(x, bias, **chosen)]
-        part_x, part_bias, part_dy = on_line(S0, x, bias, dy)
-        placed = {k: distributed(v, line(), [R]) if k == "scale" else v for k, v in chosen.items()}
         with CommDebugMode() as communication:
             found = [functional.quantized_gate(part_x, part_bias, **placed)]
-            if is_mx:
-                found.append(
-                    functional.quantized_gate_backward(part_dy, part_x, part_bias, **placed)
+            if "scale" not in chosen:
+                found += functional.quantized_gate_backward(part_dy, part_x, part_bias, **placed)
+                numbers = {"gate": "silu", "limit": 1.0, "weight": part_weight}
+                found += functional.quantized_glu_backward(
+                    part_dy, part_x, part_up, **numbers, **placed
                 )
-        # A rank's part of 32 rows is less than a block; swizzled scales of columns need the whole.
-        has_parts = not is_mx or (rows > 32 and chosen != both_swizzled)
         assert (communication.get_total_counts() == 0) == has_parts, chosen
-        if is_mx:
-            whole.append(functional.quantized_gate_backward(dy, x, bias, **chosen))
+        if "scale" not in chosen:
+            whole += functional.quantized_gate_backward(dy, x, bias, **chosen)
+            numbers = {"gate": "silu", "limit": 1.0, "weight": weight}
+            whole += functional.quantized_glu_backward(dy, x, up, **numbers, **chosen)
         for part, expected in zip(tree_leaves(found), tree_leaves(whole), strict=True):
             (placement,) = part.placements
             if placement.is_partial():

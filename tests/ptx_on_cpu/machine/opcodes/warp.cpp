@@ -1,5 +1,6 @@
 // Exchanges between the lanes of a warp, their barrier, and the wait for the previous kernel. PTX
 // ISA 9.0, sections 9.7.9.6 and 9.7.13.
+#include <bit>
 #include <string>
 
 #include "block.h"
@@ -73,8 +74,9 @@ void reduce(Team& t, const Instruction& i) {
   for_each_active(t, [&](int lane) {
     check_members(t, members, lane);
     const T* const of_warp = a + lane / kWarp * kWarp;
-    T result = a[lane];
-    for (int k = 0; k < kWarp; ++k) {
+    int k = std::countr_zero(members[lane]);
+    T result = of_warp[k];
+    while (++k < kWarp) {
       if (members[lane] >> k & 1) result = f(result, of_warp[k]);
     }
     d[lane] = result;
@@ -98,6 +100,7 @@ void wait_for_primary(Team& t, const Instruction&) {
 void launch_dependents(Team&, const Instruction&) {}
 
 bool both(bool a, bool b) { return a && b; }
+uint32_t sum(uint32_t a, uint32_t b) { return a + b; }
 
 }  // namespace
 
@@ -111,6 +114,7 @@ void add_warp_operations(Table& table) {
   table["griddepcontrol.wait"] = {wait_for_primary, {}};
   table["griddepcontrol.launch_dependents"] = {launch_dependents, {}};
   table["vote.sync.all.pred"] = {reduce<bool, both>, {1, 1, 4}};
+  table["redux.sync.add.s32"] = {reduce<uint32_t, sum>, {4, 4, 4}};
   table["redux.sync.max.u32"] = {reduce<uint32_t, maximum>, {4, 4, 4}};
   table["redux.sync.max.s32"] = {reduce<int32_t, maximum>, {4, 4, 4}};
 }
