@@ -1,34 +1,26 @@
 """Trains an MLP on real handwritten digits with all products in MXFP8, and one in bfloat16.
 
-    y = swiglu(x W_gate, x W_up) W_down
-
-W_gate and W_up are the halves of one weight. Each product of a step, two forward and two or three
-backward, takes operands in MXFP8: numbers in eight bits (e4m3), and for each 32 of them along the
-dimension that the product sums over a scale, a power of two. The gradient of a weight sums over the
-batch, another product over a row: so the hidden layer and its gradient are wanted along the rows
-and along the columns. ``quantized_swiglu`` and ``quantized_glu_backward`` make both from one read.
-The optimizer's weights are float32.
+The MLP is that of eight_bit_mlp.py; each 32 numbers have a scale, a power of two.
 
 On a GPU of compute capability 10.0 or newer ``torch.nn.functional.scaled_mm`` multiplies. Nobody
 has run that yet. Elsewhere the products are emulated: the same numbers, dequantised, in float32.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
+from eight_bit_mlp import EightBitMLP, Recipe, bfloat16_mlp, train
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction, FunctionCtx, once_differentiable
-from torch.nn.functional import ScalingType, SwizzleType, cross_entropy, pad, scaled_mm
+from torch.nn.functional import ScalingType, SwizzleType, pad, scaled_mm
 
 from gelu_kernels import functional
 from gelu_kernels.functional import Quantized
 
-# All are multiples of 32: there are more logits than classes, and 5 of 1797 digits are left out.
-PIXELS, HIDDEN, LOGITS, BATCH, TRAINING, TEST = 64, 256, 32, 128, 1408, 384
-CLASSES = 10
+# Multiples of 32: there are more logits than classes.
+PIXELS, HIDDEN, LOGITS = 64, 256, 32
+SHAPES: list[tuple[int, ...]] = [(2 * HIDDEN, PIXELS), (LOGITS, HIDDEN)]
 
 
 def swizzle_for(t: Tensor) -> SwizzleType:
@@ -69,74 +61,21 @@ def product(a: Quantized, b: Quantized) -> Tensor:
     return scaled_mm(a.data, b.data.t(), a.scale, kind, b.scale, kind, swizzle, swizzle)
 
 
-class MXFP8MLP(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-        z = product(quantised(x), quantised(gate_up))
-        hidden, hidden_columns = functional.quantized_swiglu(
-            z, along="both", mode="rceil", swizzle=swizzle_for(z)
-        )
-        ctx.save_for_backward(z, gate_up, down, *quantised(x.t()), *hidden_columns)
-        return product(hidden, quantised(down))
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: BackwardCFunction, dy: Tensor
-    ) -> tuple[Tensor | None, Tensor, Tensor]:
-        z, gate_up, down, *columns = list(ctx.saved_tensors)  # typed as one tensor
-        x_columns, hidden_columns = Quantized(*columns[:2]), Quantized(*columns[2:])
-        dhidden = product(quantised(dy), quantised(down.t()))
-        dz, dz_columns = functional.quantized_glu_backward(
-            dhidden, z, gate="logistic", along="both", mode="rceil", swizzle=swizzle_for(z)
-        )
-        dx = product(dz, quantised(gate_up.t())) if ctx.needs_input_grad[0] else None
-        return dx, product(dz_columns, x_columns), product(quantised(dy.t()), hidden_columns)
+def options(t: Tensor) -> dict[str, Any]:
+    return {"mode": "rceil", "swizzle": swizzle_for(t)}
 
 
-def bfloat16_mlp(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    hidden = functional.swiglu(x.bfloat16() @ gate_up.bfloat16().t())
-    return hidden @ down.bfloat16().t()
+RECIPE = Recipe(quantised, product, options)
+
+
+def mxfp8_mlp(x: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    return EightBitMLP.apply(x, gate_up, down, RECIPE)
 
 
 MLPS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    "MXFP8": MXFP8MLP.apply,
+    "MXFP8": mxfp8_mlp,
     "bfloat16": bfloat16_mlp,
 }
-
-
-def digits(device: torch.device) -> list[Tensor]:
-    """Images and labels, for training and for the test."""
-    images, labels = load_digits(return_X_y=True)
-    parts = train_test_split(
-        images / 16, labels, train_size=TRAINING, test_size=TEST, stratify=labels, random_state=0
-    )
-    x, x_test = (torch.tensor(part, dtype=torch.float32, device=device) for part in parts[:2])
-    y, y_test = (torch.tensor(part, device=device) for part in parts[2:])
-    return [x, y, x_test, y_test]
-
-
-def train(name: str, epochs: int, seed: int, device: torch.device) -> Iterator[tuple[float, float]]:
-    """The mean loss of each epoch, and the accuracy on the test's digits after it."""
-    mlp = MLPS[name]
-    x, y, x_test, y_test = digits(device)
-    random = torch.Generator().manual_seed(seed)
-    shapes = (2 * HIDDEN, PIXELS), (LOGITS, HIDDEN)
-    weights = [torch.randn(shape, generator=random) / shape[1] ** 0.5 for shape in shapes]
-    weights = [weight.to(device).requires_grad_() for weight in weights]
-    optimizer = torch.optim.Adam(weights, lr=2e-3)
-    for _ in range(epochs):
-        losses = []
-        for batch in torch.randperm(TRAINING, generator=random).to(device).split(BATCH):
-            logits = mlp(x[batch], *weights)[:, :CLASSES]
-            loss = cross_entropy(logits.float(), y[batch])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        with torch.no_grad():
-            predicted = mlp(x_test, *weights)[:, :CLASSES].argmax(1)
-        yield torch.stack(losses).mean().item(), (predicted == y_test).float().mean().item()
 
 
 def main() -> None:
@@ -148,7 +87,7 @@ def main() -> None:
 
     torch.set_num_threads(1)  # on a CPU, layers this small are no faster with more
     device = args.device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    runs = [train(name, args.epochs, args.seed, device) for name in MLPS]
+    runs = [train(mlp, SHAPES, args.epochs, args.seed, device) for mlp in MLPS.values()]
     ratio = float("nan")
     for epoch, results in enumerate(zip(*runs, strict=True), start=1):
         shown = (
