@@ -52,6 +52,13 @@ SPILLED = [
     ("map_rows<Forward<Laplace, fp64>, fp64, 0, 4>", 8),
     ("map_rows<CdfForward<Cauchy, bf16>, bf16, 2, 8>", 8),
     ("map_rows<CdfForward<Cauchy, fp16>, fp16, 2, 8>", 8),
+    # For sm_80 and sm_100: a block of 1,024 threads has 64 registers for each.
+    ("quantize_rows<AddBias<Backward<Cauchy, bf16> >, bf16, 1>", 64),
+    ("quantize_rows<AddBias<Backward<Cauchy, bf16> >, bf16, 1>", 16),
+    ("quantize_rows<AddBias<Backward<Normal, bf16> >, bf16, 1>", 8),
+    ("quantize_rows<AddBias<Backward<Logistic, fp32> >, fp32, 1>", 8),
+    ("quantize_rows<AddBias<Backward<Logistic1702, bf16> >, bf16, 1>", 8),
+    ("quantize_rows<AddBias<Backward<Logistic1702, fp32> >, fp32, 1>", 8),
 ]
 
 # CUDA's tiles that are quantised stay in registers, all but some words that are read once.
