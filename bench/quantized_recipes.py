@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from gelu_kernels.functional.scale_layout import BLOCKS
+
 FLOAT8, LARGEST = torch.float8_e4m3fn, 448.0
-BLOCKS = {"BlockWise1x128": 128, "BlockWise1x32": 32}
 Pair = tuple[Tensor, Tensor]  # data and scales
 
 

@@ -37,6 +37,17 @@ class Recipe(NamedTuple):
     options: Callable[[Tensor], dict[str, Any]]  # of the fused functions, for a tensor's device
 
 
+def in_blocks(t: Tensor, block: int, least: int) -> tuple[Tensor, Tensor]:
+    """Finite numbers in blocks along the rows, and the exponents of their scales, plus 127."""
+    blocks = t.float().unflatten(-1, (-1, block))
+    amax = blocks.abs().amax(-1)
+    # The exponent of amax / 448, rounded up (the mode "rceil"): 448 = 1.75 * 2^8.
+    exponents = ((amax.view(torch.int32) + 0x1FFFFF >> 23) - 8).clamp(min=least)
+    inverse = (254 - exponents << 23).view(torch.float32)  # of 2^(exponents - 127)
+    data = (blocks * inverse.unsqueeze(-1)).to(torch.float8_e4m3fn)
+    return data.flatten(-2).contiguous(), exponents
+
+
 class EightBitMLP(torch.autograd.Function):
     @staticmethod
     def forward(

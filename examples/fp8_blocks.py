@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from eight_bit_mlp import Recipe
+from eight_bit_mlp import Recipe, in_blocks
 from torch import Tensor
 from torch.nn.functional import ScalingType, pad, scaled_mm
 
@@ -24,14 +24,10 @@ def has_products(t: Tensor) -> bool:
 
 def quantised(t: Tensor) -> Quantized:
     """Finite numbers along the rows, for a tensor that no gate makes."""
-    blocks = t.float().unflatten(-1, (-1, BLOCK))
-    amax = blocks.abs().amax(-1)
-    # The exponent of amax / 448, rounded up (the mode "rceil"): 448 = 1.75 * 2^8.
-    exponents = ((amax.view(torch.int32) + 0x1FFFFF >> 23) - 8).clamp(min=1)
-    scales, inverse = ((e << 23).view(torch.float32) for e in (exponents, 254 - exponents))
-    data = (blocks * inverse.unsqueeze(-1)).to(torch.float8_e4m3fn)
+    data, exponents = in_blocks(t, BLOCK, least=1)  # a scale is a normal float
+    scales = (exponents << 23).view(torch.float32)
     # scaled_mm takes the scales column by column.
-    return Quantized(data.flatten(-2).contiguous(), scales.t().contiguous().t())
+    return Quantized(data, scales.t().contiguous().t())
 
 
 def emulated(a: Quantized, b: Quantized) -> Tensor:

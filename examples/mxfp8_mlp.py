@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from eight_bit_mlp import EightBitMLP, Recipe, bfloat16_mlp, train
+from eight_bit_mlp import EightBitMLP, Recipe, bfloat16_mlp, in_blocks, train
 from torch import Tensor
 from torch.nn.functional import ScalingType, SwizzleType, pad, scaled_mm
 
@@ -39,16 +39,11 @@ def swizzled(scales: Tensor) -> Tensor:
 
 def quantised(t: Tensor) -> Quantized:
     """Finite numbers in MXFP8 along the rows, for a tensor that no gate makes."""
-    blocks = t.float().unflatten(-1, (-1, 32))
-    amax = blocks.abs().amax(-1)
-    # The exponent of amax / 448, rounded up (the mode "rceil"): 448 = 1.75 * 2^8.
-    exponents = ((amax.view(torch.int32) + 0x1FFFFF >> 23) - 8).clamp(min=0)
-    inverse = (254 - exponents << 23).view(torch.float32)  # of 2^(exponents - 127)
-    data = (blocks * inverse.unsqueeze(-1)).to(torch.float8_e4m3fn)
+    data, exponents = in_blocks(t, 32, least=0)
     scales = exponents.to(torch.uint8)
     if swizzle_for(t) != SwizzleType.NO_SWIZZLE:
         scales = swizzled(scales)
-    return Quantized(data.flatten(-2).contiguous(), scales.contiguous().view(torch.float8_e8m0fnu))
+    return Quantized(data, scales.contiguous().view(torch.float8_e8m0fnu))
 
 
 def product(a: Quantized, b: Quantized) -> Tensor:

@@ -49,7 +49,7 @@ GELU_KERNELS_HD uint8_t to_float8(float x) {
 struct PowersOfTwo {
   uint32_t round_up;  // added to the bits of amax before its exponent is taken
   uint32_t largest_exponent;
-  uint32_t least;           // scale: 0, or 1 where it is to be a normal float
+  uint32_t least;           // of the scales: 0, or 1 where they are to be normal floats
   uint32_t of_infinity;     // the scale if amax is infinite
   uint32_t inverse_of_nan;  // the bits of the factor for numbers with a NaN, whose scale is NaN
 

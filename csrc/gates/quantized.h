@@ -21,7 +21,7 @@ constexpr int64_t kFloatBlock = 128;  // of BlockWise1x128
 // first row. All blocks and tiles of the groups before it come first.
 struct RowGroup {
   int64_t begin, end;
-  int64_t first_block;  // of one row for RowWise, of which a group has one block
+  int64_t first_block;  // for RowWise a group is one block
   int64_t first_tile;
 
   GELU_KERNELS_HD int64_t tiles() const { return (end - begin + 127) / 128; }

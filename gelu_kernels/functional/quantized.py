@@ -53,7 +53,10 @@ def pairs(tensors: Sequence[Tensor], along: str) -> Results:
 
 
 def mode_or_default(mode: str | None, scaling: str) -> str:
-    return mode or ("floor" if scaling == "BlockWise1x32" else "amax")
+    """As the public operators choose it."""
+    if mode is not None:
+        return mode
+    return "floor" if scaling == "BlockWise1x32" else "amax"
 
 
 def _call(op: str, input: Tensor, other: Tensor | None, **options: object) -> Results:

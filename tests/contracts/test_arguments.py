@@ -114,7 +114,7 @@ PARAMETERS = [
     for function, call in FUNCTIONS.items()
     for name, parameter in inspect.signature(call).parameters.items()
     if parameter.kind is not parameter.VAR_KEYWORD
-    and name not in ("training", "dither", "packed")  # any truth value
+    and name not in ("training", "dither")  # any truth value
 ]
 
 

@@ -106,6 +106,7 @@ OF_GRADIENTS = [
     ({"dtype": torch.float16}, TypeError, "dtype must be torch.float8_e4m3fn or"),
     ({"packed": "yes"}, TypeError, "argument 'packed' must be bool, not str"),
     ({"along": 1}, TypeError, "argument 'along' must be str, not int"),
+    ({"mode": ""}, ValueError, "mode must be one of 'amax' 'floor' 'rceil', got ''"),
     ({"mode": 1}, TypeError, "argument 'mode' must be str( or None)?, not int"),
 ]
 

@@ -36,10 +36,7 @@ c10::SymInt rows_of(const Tensor& x) {
 // scaled_mm divides its matrices into vectors of 16.
 constexpr int64_t kVector = 16;
 
-int64_t divisor_of(const Recipe& recipe) {
-  const bool has_blocks = recipe.is_mx() || recipe.scaling == Scaling::BlockWise1x128;
-  return has_blocks ? recipe.block() : kVector;
-}
+int64_t divisor_of(const Recipe& recipe) { return recipe.has_blocks() ? recipe.block() : kVector; }
 
 c10::SymInt ceil_div(const c10::SymInt& a, int64_t b) { return (a + (b - 1)) / b; }
 
@@ -272,8 +269,7 @@ QuantizedResult part_of(const Recipe& recipe, const QuantizedTensors& to, int64_
   if (recipe.along_rows) {
     result.rows = {bytes(data) + first_column, columns, data_of(scales),
                    layout_of(scales, rows, columns), nullptr};
-    const bool has_blocks = recipe.is_mx() || recipe.scaling == Scaling::BlockWise1x128;
-    if (has_blocks) result.rows.layout.first_column = first_column / recipe.block();
+    if (recipe.has_blocks()) result.rows.layout.first_column = first_column / recipe.block();
   }
   if (recipe.along_columns) {
     result.columns = {bytes(column_data) + first_column * rows, rows, data_of(column_scales),

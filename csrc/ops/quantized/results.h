@@ -31,7 +31,8 @@ struct Recipe {
 
   bool is_e5m2() const { return dtype == at::kFloat8_e5m2; }
   bool is_mx() const { return scaling == Scaling::BlockWise1x32; }
-  // Of a block along the columns; of RowWise, that depends on the number of rows.
+  bool has_blocks() const { return is_mx() || scaling == Scaling::BlockWise1x128; }
+  // The numbers of a block, if there are blocks.
   int64_t block() const { return is_mx() ? kMxBlock : kFloatBlock; }
   c10::SymInt groups() const { return offsets ? offsets->sym_numel() : c10::SymInt(1); }
   // Groups change no other result.
