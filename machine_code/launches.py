@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import mul
 from typing import NamedTuple
 
+from gelu_kernels.triton_kernels.tuning import column_sum_tiles
 from machine_code.cases import VECTOR_BYTES, Case
 from machine_code.machines import Machine
 from machine_code.quantized import Cell
@@ -58,10 +59,11 @@ class Launch:
         return self.mib * 2**20 / self.case.itemsize
 
     @property
-    def block_rows(self) -> float:
+    def block_rows(self) -> int:
         """Of column sums."""
-        blocks = -(-self.elements / COLUMNS // (64 * 32))
-        return min(max(blocks * 32, 32), 256)
+        return column_sum_tiles(
+            int(self.elements) // COLUMNS, COLUMNS, self.case.itemsize
+        ).block_rows
 
     @property
     def turns(self) -> float:

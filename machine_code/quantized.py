@@ -167,9 +167,9 @@ def paths_of(kernel: Kernel, cell: Cell, vector: int) -> Code | None:
         for edge in flow.back_edges
         if any(map(stores_numbers, kernel.instructions[edge[1] : edge[0]]))
     ]
-    if cell.has_sums:  # once round the loop over bands of rows
+    if cell.has_sums:  # once round the loop over tiles of rows, which stores partial sums
         edge = max(storing, key=lambda edge: edge[0] - edge[1])
-        return flow.best_paths(edge[1], {edge[0]}, score, stores_numbers, count).get(count)
+        return flow.best_paths(edge[1], {edge[0]}, score, stores_numbers, count + 1).get(count + 1)
     path = flow.best_paths(0, flow.exits, score, stores_numbers, count).get(count)
     if path and PASSES[cell.operation].results == 2:  # once more round the loop over results
         latch, header = max(storing, key=lambda edge: edge[0] - edge[1])
@@ -192,19 +192,19 @@ def row_path(kernel: Kernel, of: Pass) -> Code:
 
 def recipes_of(operation: str) -> list[tuple[str, str, str]]:
     """Of the kernels that go tile by tile: scaling, direction and launch."""
-    mx = [("BlockWise1x32", along, "") for along in ALONG]
+    blocks = [(f"BlockWise1x{block}", along, "") for block in (32, 128) for along in ALONG]
     if operation.endswith("gradient"):
-        return mx
-    blocks = [("BlockWise1x128", along, "") for along in ALONG]
+        return blocks
     twice = [("RowWise", along, launch) for along in ALONG[1:] for launch in ("amax", "known")]
     given = [("TensorWise", "row", "")] if "forward" in operation else []
-    return mx + blocks + twice + given
+    return blocks + twice + given
 
 
 def warps_of(cell: Cell) -> int:
     """Of a block. A block of numbers along a row has parts in two tiles, or four of float32; along
-    a column in four."""
-    if cell.scaling in ("BlockWise1x128", "RowWise") and cell.along == "both":
+    a column in four, and a sum of a column is over four at a time."""
+    is_wide = cell.scaling in ("BlockWise1x128", "RowWise") and cell.along != "column"
+    if is_wide and (cell.along == "both" or cell.has_sums):
         return 4 * (2 if cell.dtype == "bfloat16" else 4)
     return 4
 

@@ -161,7 +161,7 @@ class ColumnSumTiles(NamedTuple):
 @lru_cache(1024)
 def column_sum_tiles(rows: int, columns: int, itemsize: int) -> ColumnSumTiles:
     # As in csrc/gates/column_sums.h, which says why. These numbers do change the bits of a sum.
-    block_rows = min(max(_ceil(rows, 64 * 32), 1), 8) * 32
+    block_rows = min(max(_power_of_two(_ceil(rows, 64)), 32), 256)
     width = min(_power_of_two(columns), SEGMENT_BYTES // itemsize)
     blocks = _ceil(rows, block_rows), _ceil(columns, width)
     columns_first, grid = _grid(*blocks)
@@ -174,7 +174,6 @@ class BandTiles(NamedTuple):
     columns_first: bool
     grid: tuple[int, int, int]
     block_rows: int  # of a program
-    blocks: int
     threads: int
 
 
@@ -183,8 +182,8 @@ def band_tiles(
     rows: int, columns: int, itemsize: int, height: int, least: int, groups: int, has_sums: bool
 ) -> BandTiles:
     """Tiles of this height that are at least `least` columns wide. A program has one tile, or with
-    sums or maxima over rows (`has_sums`) all tiles of a block of rows. Each group starts a new
-    tile.
+    sums or maxima over rows (`has_sums`) all tiles of a block of rows, which may be shorter than a
+    tile. Each group starts a new tile.
 
     More than two vectors for each thread leave no registers for a second program on a processor;
     with one, half of the instructions are overhead of the tile. Bands of 128 rows take four vectors
@@ -215,8 +214,8 @@ def _bands(
 ) -> BandTiles:
     height, width = tile
     sums = column_sum_tiles(rows, columns, itemsize).block_rows
-    block_rows = sums if has_sums and not groups else height
+    block_rows = max(sums, height) if has_sums and not groups else height
     # A group's end may cut a band into two.
     bands = rows // height + groups if groups else _ceil(rows, block_rows)
     columns_first, grid = _grid(bands, _ceil(columns, width))
-    return BandTiles(height, width, columns_first, grid, block_rows, bands, threads)
+    return BandTiles(height, width, columns_first, grid, block_rows, threads)

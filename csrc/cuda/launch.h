@@ -90,18 +90,31 @@ inline Error error_of(cudaError_t error) {
   return {error, cudaGetErrorName(error), cudaGetErrorString(error), lacks_binary};
 }
 
+// Of a block: its threads, and the shared memory that it has besides the kernel's variables.
+struct BlockSize {
+  int threads, shared_bytes = 0;
+
+  BlockSize(int threads) : threads(threads) {}
+};
+
 template <class Kernels, class... Parameters>
 Error start(Queue queue, bool is_dependent, void (*kernel)(Parameters...), int64_t blocks,
-            int threads, Parameters... arguments) {
+            BlockSize block, Parameters... arguments) {
   const CurrentDevice device(queue.device);
   if (const cudaError_t error = device.error()) return error_of(error);
   if (const cudaError_t error = Kernels::load(queue.device)) return error_of(error);
+  if (block.shared_bytes != 0) {  // more than 48 kB only for a kernel that asks
+    constexpr auto most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    const cudaError_t error = cudaFuncSetAttribute(kernel, most, block.shared_bytes);
+    if (error) return error_of(error);
+  }
   cudaLaunchAttribute early = {};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.blockDim = dim3(static_cast<unsigned>(block.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(block.shared_bytes);
   config.stream = static_cast<cudaStream_t>(queue.stream);
   config.attrs = &early;
   config.numAttrs = is_dependent && Kernels::can_wait(queue.device);
@@ -110,16 +123,16 @@ Error start(Queue queue, bool is_dependent, void (*kernel)(Parameters...), int64
 
 // Starts a kernel of a set.
 template <class Kernels, class... Parameters>
-Error launch(Queue queue, void (*kernel)(Parameters...), int64_t blocks, int threads,
+Error launch(Queue queue, void (*kernel)(Parameters...), int64_t blocks, BlockSize block,
              Parameters... arguments) {
-  return start<Kernels>(queue, false, kernel, blocks, threads, arguments...);
+  return start<Kernels>(queue, false, kernel, blocks, block, arguments...);
 }
 
 // The same for a kernel that calls wait_for_primary().
 template <class Kernels, class... Parameters>
-Error launch_dependent(Queue queue, void (*kernel)(Parameters...), int64_t blocks, int threads,
+Error launch_dependent(Queue queue, void (*kernel)(Parameters...), int64_t blocks, BlockSize block,
                        Parameters... arguments) {
-  return start<Kernels>(queue, true, kernel, blocks, threads, arguments...);
+  return start<Kernels>(queue, true, kernel, blocks, block, arguments...);
 }
 
 // Entry<Type, Precision>::value for a gate and a dtype. Static, because g++ merges the instances of

@@ -18,12 +18,12 @@ constexpr int kRowLanes = 8;
 constexpr int kBlockLanes = 32;
 
 // Up to 256 rows a block keep the partial sums under 1/128 of the data and the error of a sum in
-// float small; 64 blocks, times the tiles of columns, feed a processor. A block is whole bands of
-// 32 rows, as a column has an MX scale for each band.
+// float small; 33 to 64 blocks, times the tiles of columns, feed a processor. The rows of a block
+// are a power of two, at least 32: no block of 32 or 128 numbers of a column, which share a scale,
+// is cut.
 struct RowBlocks {
-  explicit RowBlocks(int64_t rows) : block_rows((rows + 64 * 32 - 1) / (64 * 32) * 32) {
-    if (block_rows < 32) block_rows = 32;
-    if (block_rows > 256) block_rows = 256;
+  explicit RowBlocks(int64_t rows) : block_rows(32) {
+    while (block_rows < 256 && block_rows * 64 < rows) block_rows *= 2;
     count = (rows + block_rows - 1) / block_rows;
   }
   int64_t block_rows, count;

@@ -129,7 +129,7 @@ struct QuantizedPasses {
 
 // The operands of a pass whose results are quantised: its inputs, and a bias along the columns, if
 // there is one. Where partials are given, the sums of the columns of dx go there, as in ColumnSums:
-// for BlockWise1x32 without groups. A gated linear unit is the general one of GluRows.
+// for blocks without groups. A gated linear unit is the general one of GluRows.
 struct QuantizedOperands {
   Matrix in[kMaxQuantizedInputs];
   const char* bias;    // consecutive; nullptr if there is none

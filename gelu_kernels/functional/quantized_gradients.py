@@ -49,8 +49,8 @@ def quantized_gate_backward(
     r"""Gradient of ``gate`` in FP8 or MXFP8, for the matrix products of a backward pass.
 
     dx = grad g'(input + bias) is rounded to the dtype of ``input`` and then quantised as by
-    :func:`quantized_gate`. With a bias, its gradient is computed too: in the same pass for
-    ``"BlockWise1x32"`` without ``offsets``, else in a pass before, which also writes dx.
+    :func:`quantized_gate`. With a bias, its gradient is computed too: in the same pass, or for
+    ``"RowWise"`` and with ``offsets`` in a pass before, which also writes dx.
 
     Args:
         grad: the gradient of y, of the shape and dtype of ``input``.

@@ -17,7 +17,7 @@ from tests.ptx_on_cpu import cuda
 BF16, FP32, FP64 = torch.bfloat16, torch.float32, torch.float64
 
 # Segments have 64 columns in float64, 128 in elements and in float32, else 256. A block has 32
-# rows, up to 2,048 rows; from 16,384 rows on it has 256.
+# rows, up to 2,048 rows; from 8,193 rows on it has 256.
 SHAPES = [
     (1, 5, FP32), (33, 5, FP32), (33, 68, FP32), (70, 1031, BF16), (70, 1040, BF16),
     (70, 68, FP64), (70, 131, FP64), (33 * 32, 20, FP64), (2048, 132, BF16), (2048, 128, BF16),

@@ -200,16 +200,28 @@ def test_any_bits(backend: str, recipe: Recipe, dtype: torch.dtype) -> None:
     check(backend, PASSES["backward"], inputs, "normal", FLOAT8[0], recipe)
 
 
+# Rows whose sums have blocks of 32, 256, 64 and 128; the last block is shorter.
+SUM_ROWS = [288, 8352, 2208, 4256]
+
+
 @pytest.mark.parametrize(
     "backend, along",
     on_backends([("row",), ("column",), ("both",)], every, "both".__eq__),
 )
-@each(dtype=DTYPES)
-def test_sums(backend: str, dtype: torch.dtype, along: str) -> None:
-    """Sums that depend on their order, over two blocks of rows."""
+@each(
+    lambda recipe, dtype, rows: (
+        rows not in SUM_ROWS[:2] or (recipe, dtype) == (OF_128, torch.float32)
+    ),
+    recipe=[MX, OF_128],
+    dtype=DTYPES,
+    rows=SUM_ROWS,
+)
+def test_sums(backend: str, along: str, recipe: Recipe, dtype: torch.dtype, rows: int) -> None:
+    """Sums that depend on their order, over several blocks of rows."""
     torch.manual_seed(1)
-    inputs = inputs_of(dtype, 2080, 160, lambda *s: 3 * torch.randn(s))
-    check(backend, PASSES["backward with dbias"], inputs, GATES[0], FLOAT8[0], MX, along)
+    shape = (rows, 160) if recipe == MX else (rows // 128 * 128, 128)
+    inputs = inputs_of(dtype, *shape, lambda *s: 3 * torch.randn(s))
+    check(backend, PASSES["backward with dbias"], inputs, GATES[0], FLOAT8[0], recipe, along)
 
 
 @every_backend

@@ -12,6 +12,15 @@ from gelu_kernels.triton_kernels.tile import inside
 
 
 @triton.jit
+def middle_last(x):
+    """(a, b, c) to (a·c, b)."""
+    A: tl.constexpr = x.shape[0]
+    B: tl.constexpr = x.shape[1]
+    C: tl.constexpr = x.shape[2]
+    return tl.reshape(tl.permute(x, (0, 2, 1)), (A * C, B))
+
+
+@triton.jit
 def quantize_bands(
     data,
     scales,
@@ -50,7 +59,8 @@ def quantize_bands(
     R: tl.constexpr,
 ):
     """Stores one or two results of `width` columns; the second starts at column `shift`. partial[b]
-    is the sum of the unrounded dx over block b of the rows, as in ``gate.kernels.sum_columns``."""
+    is the sum of the unrounded dx over block b of the rows, as in ``gate.kernels.sum_columns``;
+    there may be several in a tile."""
     start, begin, end, group, blocks, tiles = band_of(ends, groups, rows, block_rows, R)
     column = tl.program_id(0 if R.columns_first else 1).to(tl.int64) * R.columns
     first = (data, scales, column_data, column_scales, row_amax, column_amax)
@@ -62,8 +72,9 @@ def quantize_bands(
     sizes = (rows, columns, width, groups)
     ROWS: tl.constexpr = R.rows
     COLUMNS: tl.constexpr = R.columns
+    BLOCKS: tl.constexpr = R.sum_blocks
     if partial is not None:
-        sums = tl.zeros((ROW_LANES * COLUMNS,), tl.float32)
+        sums = tl.zeros((BLOCKS * ROW_LANES * COLUMNS,), tl.float32)
     for row in range(start, tl.minimum(start + block_rows, end), R.rows):
         band = (row, begin, end, group, blocks, tiles)
         y, other = results_at(inputs, row, column, end, columns, VALUE, DERIVATIVE, C, R)
@@ -79,11 +90,14 @@ def quantize_bands(
             store(other, second, band, column, sizes, shift, rounds_up, R, C)
         if partial is not None:
             terms = tl.where(mask, other, 0.0)
-            steps = tl.reshape(terms, (ROWS // ROW_LANES, ROW_LANES * COLUMNS))
-            sums = add_in_order(sums, tl.trans(steps))
+            steps = tl.reshape(terms, (BLOCKS, ROWS // BLOCKS // ROW_LANES, ROW_LANES * COLUMNS))
+            sums = add_in_order(sums, middle_last(steps))
     if partial is not None:
-        lanes = tl.trans(tl.reshape(sums, (ROW_LANES, COLUMNS)))
-        total = add_in_order(tl.zeros((COLUMNS,), tl.float32), lanes)
-        place = column + tl.arange(0, COLUMNS)
-        block = tl.program_id(1 if R.columns_first else 0).to(tl.int64)
-        tl.store(partial + block * columns + place, total, place < columns)
+        lanes = middle_last(tl.reshape(sums, (BLOCKS, ROW_LANES, COLUMNS)))
+        total = add_in_order(tl.zeros((BLOCKS * COLUMNS,), tl.float32), lanes)
+        own = tl.arange(0, BLOCKS)[:, None]
+        block = tl.program_id(1 if R.columns_first else 0).to(tl.int64) * BLOCKS + own
+        place = column + tl.arange(0, COLUMNS)[None, :]
+        there = (start + own * (ROWS // BLOCKS) < rows) & (place < columns)
+        total = tl.reshape(total, (BLOCKS, COLUMNS))
+        tl.store(partial + block * columns + place, total, there)

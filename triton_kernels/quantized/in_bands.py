@@ -16,7 +16,7 @@ from gelu_kernels.triton_kernels.quantized.inputs import (
     start,
 )
 from gelu_kernels.triton_kernels.quantized.recipe import Recipe, Result
-from gelu_kernels.triton_kernels.tuning import band_tiles, group_tiles
+from gelu_kernels.triton_kernels.tuning import band_tiles, column_sum_tiles, group_tiles
 
 
 def scale_tensor(scales: Tensor, recipe: Recipe) -> Pointer:
@@ -40,14 +40,16 @@ def in_bands(
     (rows, columns), itemsize = inputs.x.shape, inputs.x.itemsize
     ends = recipe.ends
     groups = 0 if ends is None else ends.numel()
-    partial = None
+    partial, sum_blocks = None, 1
     if recipe.along_columns or dbias is not None:
         least = recipe.block if recipe.along_rows else 0
         height = recipe.block or 32
         has_sums = dbias is not None
         tiles = band_tiles(rows, columns, itemsize, height, least, groups, has_sums)
         if dbias is not None:
-            shape = tiles.blocks, columns
+            sums = column_sum_tiles(rows, columns, itemsize)
+            sum_blocks = max(tiles.rows // sums.block_rows, 1)
+            shape = sums.blocks, columns
             partial = torch.empty(shape, dtype=torch.float32, device=dbias.device)
     else:
         # Two vectors, also of three inputs: with one, half of the instructions are overhead.
@@ -60,7 +62,7 @@ def in_bands(
         (shift, SIZE),
         (max(groups, 1), "i32"),
     )
-    compiled = recipe.compiled(*tiles[:3], is_cast=inputs.is_cast)
+    compiled = recipe.compiled(*tiles[:3], is_cast=inputs.is_cast, sum_blocks=sum_blocks)
     offsets = (ends, "*i32")
     amax: list[Pointer] = [NONE] * 4
     if recipe.scaling == "RowWise":

@@ -70,11 +70,11 @@ def quantized_gate_backward_bias(
     dy: Tensor, x: Tensor, bias: Tensor, offsets: Tensor | None, gate: str, dtype: dtype,
     scaling: str, along: str, mode: str, swizzle: str, packed: bool,
 ) -> None:  # fmt: skip
-    """The sums take the pass that quantises in blocks of 32 rows from the first on; else one of
-    their own."""
+    """The sums take the pass that quantises in blocks from the first row on; else one of their
+    own."""
     op, result = "quantized_gate_backward_bias", (data, scales, column_data, column_scales)
     recipe = Recipe(offsets, dtype, scaling, along, mode, swizzle, packed)
-    if scaling == "BlockWise1x32" and not recipe.has_groups:
+    if recipe.block and not recipe.has_groups:
         inputs = Inputs(gate, x, dy=dy, bias=bias)
         with_own_scales(op, (result,), inputs, recipe, dbias=dbias)
     else:

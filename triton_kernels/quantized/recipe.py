@@ -21,6 +21,7 @@ class Compiled:
     block: int  # 0 where a whole row or column has a scale
     layout: str  # of the scales: "rows", "columns", "swizzled" or "packed"
     is_cast: bool  # y = x
+    sum_blocks: int  # of column sums in a tile, at least 1
     rows: int
     columns: int
     columns_first: bool
@@ -79,13 +80,22 @@ class Recipe(NamedTuple):
             return "packed"
         return "rows" if self.scaling == "BlockWise1x32" else "columns"
 
-    def compiled(self, rows: int, columns: int, columns_first: bool, *, is_cast: bool) -> Compiled:
+    def compiled(
+        self,
+        rows: int,
+        columns: int,
+        columns_first: bool,
+        *,
+        is_cast: bool,
+        sum_blocks: int = 1,
+    ) -> Compiled:
         return Compiled(
             self.dtype == torch.float8_e5m2,
             self.mode != "amax",
             self.block,
             self.layout,
             is_cast,
+            sum_blocks,
             rows,
             columns,
             columns_first,

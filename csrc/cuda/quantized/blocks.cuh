@@ -24,15 +24,14 @@ struct Exchange {
 };
 
 template <class Precision>
-struct BlockTile : QuantizedTile<Precision, false> {
-  using Base = QuantizedTile<Precision, false>;
+struct BlockTile : QuantizedTile<Precision> {
+  using Base = QuantizedTile<Precision>;
   using M = typename Base::M;
   using Base::block_lanes;
   using Base::per_word;
   using Base::row_words;
   using Base::size;
   using Base::words;
-  using typename Base::Lane;
   using typename Base::Rounded;
   static constexpr int tiles_along_row = kFloatBlock / Base::columns;
   static constexpr int tiles_along_column = kFloatBlock / kTileRows;

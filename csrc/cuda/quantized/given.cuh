@@ -6,11 +6,10 @@
 namespace gelu_kernels::cuda {
 
 template <class Precision>
-__device__ __forceinline__ void find_amax(
-    const Quantization& q, const typename QuantizedTile<Precision, false>::Rounded& y,
-    const LaneOfTile<false>& t) {
-  using Tile = QuantizedTile<Precision, false>;
-  using M = typename Tile::M;
+__device__ __forceinline__ void find_amax(const Quantization& q,
+                                          const typename QuantizedTile<Precision>::Rounded& y,
+                                          const Lane& t) {
+  using M = typename QuantizedTile<Precision>::M;
   uint32_t word = 0;
   // With a bias, y is not zero where there is no row.
   t.for_rows([&](int i) { word = M::larger(word, M::of_row(y[i])); });

@@ -11,6 +11,8 @@ template <class Precision>
 constexpr bool can_be_quantized =
     std::is_same_v<Precision, bf16> || std::is_same_v<Precision, fp32>;
 
+constexpr int log_of(int64_t power) { return power == 1 ? 0 : 1 + log_of(power / 2); }
+
 template <class Kernels, class Function, class Precision, int kColumns, TilePass pass>
 Error launch_quantize_tiles(Queue queue, const QuantizedOperands& m) {
   using Map = QuantizedMap<Function, Precision, kColumns, pass>;
@@ -18,30 +20,37 @@ Error launch_quantize_tiles(Queue queue, const QuantizedOperands& m) {
   const Quantization& q = m.quantization;
   const QuantizedResult& to = q.results[0];
   TileGrid grid = {};
-  grid.exchanges = q.scaling == Scaling::BlockWise1x128 || q.scaling == Scaling::RowWise;
-  grid.block_rows = static_cast<uint32_t>(Map::has_sums ? RowBlocks(m.rows).block_rows : kTileRows);
-  int64_t width = Map::Tile::columns;
-  int warps = kTileWarps;
-  if (grid.exchanges) {
-    const int down =
-        to.columns.data ? Blocks::tiles_along_column : kTileWarps / Blocks::tiles_along_row;
-    const int across = to.rows.data ? Blocks::tiles_along_row : 1;
-    grid.exchange.log_across = across == 4 ? 2 : across == 2 ? 1 : 0;
-    grid.block_rows = static_cast<uint32_t>(down * kTileRows);
+  const bool exchanges = q.scaling == Scaling::BlockWise1x128 || q.scaling == Scaling::RowWise;
+  grid.are_together = exchanges || Map::has_sums;
+  int64_t width = Map::Tile::columns, band_rows = kTileRows;
+  BlockSize block = kTileThreads;
+  if (grid.are_together) {
+    const int across = exchanges && to.rows.data ? Blocks::tiles_along_row : 1;
+    const bool are_below = to.columns.data || Map::has_sums;
+    const int down = are_below ? Blocks::tiles_along_column : kTileWarps / across;
+    grid.exchange.log_across = log_of(across);
+    band_rows = down * kTileRows;
     width *= across;
-    warps = down * across;
+    block.threads = down * across * kWarp;
+    if constexpr (Map::has_sums) {
+      const int64_t sum_rows = RowBlocks(m.rows).block_rows;
+      grid.log_sum_rows = log_of(sum_rows);
+      band_rows = std::max(band_rows, sum_rows);
+      block.shared_bytes = across * TileSums<Precision>::shared_bytes;
+    }
   }
+  grid.band_rows = static_cast<uint32_t>(band_rows);
   const int64_t tiles = (m.columns + width - 1) / width;
   grid.along_band = Divisor(static_cast<uint32_t>(tiles));
   // Each group may end with a part of a band.
   const int64_t groups = q.groups.ends ? q.groups.count : 1;
-  const int64_t bands = (m.rows + groups * (grid.block_rows - 1)) / grid.block_rows;
+  const int64_t bands = (m.rows + groups * (band_rows - 1)) / band_rows;
   const int64_t blocks =
-      grid.exchanges ? bands * tiles : (bands * tiles + kTileWarps - 1) / kTileWarps;
+      grid.are_together ? bands * tiles : (bands * tiles + kTileWarps - 1) / kTileWarps;
   const auto run = [&](Search search) {
     grid.exchange.search = search;
     return launch<Kernels>(queue, quantize_tiles<Function, Precision, kColumns, pass>, blocks,
-                           warps * kWarp, m, QuantizedNumbers(m), grid);
+                           block, m, QuantizedNumbers(m), grid);
   };
   if (q.scaling != Scaling::RowWise) return run(Search::here);
   const Error error = run(Search::collect);

@@ -18,7 +18,7 @@ struct QuantizedMap : QuantizedFunction<Function, Precision, kColumns> {
   using typename Base::Real;
   using typename Base::V;
   static constexpr bool has_sums = pass == TilePass::backward_bias;
-  using Tile = QuantizedTile<Precision, has_sums>;
+  using Tile = QuantizedTile<Precision>;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
   static constexpr bool converts = false;
 #else
@@ -26,32 +26,31 @@ struct QuantizedMap : QuantizedFunction<Function, Precision, kColumns> {
 #endif
   // Rows that a lane loads before it computes.
   static constexpr int ahead = quantized_tile_rows(inputs, V::size, converts);
-  static constexpr int blocks = quantized_tile_blocks_per_processor(
-      inputs, V::size, kColumns, has_sums, converts, kPacked<Real> > 1);
+  static constexpr int blocks =
+      quantized_tile_blocks_per_processor(inputs, V::size, kColumns, converts, kPacked<Real> > 1);
 
-  // dx, and adds it to the sums before it is rounded.
-  static __device__ __forceinline__ V sum(const V (&in)[inputs], const Along& along,
-                                          Real (&sums)[V::size]) {
-    Real dy[V::size], x[V::size], dx[V::size];
+  // dx, also unrounded.
+  static __device__ __forceinline__ V apply_backward(const V (&in)[inputs], const Along& along,
+                                                     Real (&dx)[V::size]) {
+    Real dy[V::size], x[V::size];
     in[0].unpack(dy);
     in[1].unpack(x);
 #pragma unroll
     for (int j = 0; j < V::size; j += kPacked<Real>) {
       unpack(Function::apply(pack(dy + j), pack(x + j), pack(along + j)), dx + j);
     }
-    // Not in pairs: the terms are products.
-#pragma unroll
-    for (int j = 0; j < V::size; ++j) sums[j] += dx[j];
     return V::round(dx);
   }
 };
 
-// How tiles, or blocks of threads whose tiles exchange, are counted: along a band of rows first.
+// How tiles, or blocks of threads whose tiles are together, are counted: along a band of rows
+// first.
 struct TileGrid {
   Divisor along_band;
-  uint32_t block_rows;  // of a band
-  bool exchanges;
+  uint32_t band_rows;
+  bool are_together;
   Exchange exchange;
+  int log_sum_rows;  // of a block of RowBlocks
 };
 
 constexpr int kMostTileWarps = 16;

@@ -6,16 +6,15 @@
 
 namespace gelu_kernels::cuda {
 
-template <class Precision, bool has_sums>
-struct MxTile : QuantizedTile<Precision, has_sums> {
-  using Base = QuantizedTile<Precision, has_sums>;
+template <class Precision>
+struct MxTile : QuantizedTile<Precision> {
+  using Base = QuantizedTile<Precision>;
   using Base::block_lanes;
   using Base::per_word;
   using Base::row_words;
   using Base::size;
   using Base::words;
   using typename Base::ColumnBytes;
-  using typename Base::Lane;
   using typename Base::Rounded;
   using typename Base::RowBytes;
 
@@ -28,7 +27,7 @@ struct MxTile : QuantizedTile<Precision, has_sums> {
     for (int k = 0; k < row_words; ++k) {
       inverses[k] = __shfl_sync(kAllLanes, found.inverses, k, block_lanes);
     }
-    const int row = t.first + Lane::offset(t.lane % block_lanes * per_word);
+    const int row = t.first + t.lane % block_lanes * per_word;
     const int64_t place = Base::place_of_row(q, m, t, t.row + row, t.column / kMxBlock);
     store_scales(m, place, found, t.rows - row);
     const auto round = [&](auto format) {
@@ -70,10 +69,8 @@ struct MxTile : QuantizedTile<Precision, has_sums> {
           multiply<Precision>(Base::word_of(y[i], k), inverses[k], x[i]);
 #pragma unroll
         for (int j = 0; j < per_word; ++j) {
-          uint2 eight = {round_to_bytes<Format>(x[0][j], x[1][j], x[2][j], x[3][j]),
-                         round_to_bytes<Format>(x[4][j], x[5][j], x[6][j], x[7][j])};
-          if constexpr (has_sums) eight = gather(eight, t.lane);
-          bytes[k * per_word + j] = eight;
+          bytes[k * per_word + j] = {round_to_bytes<Format>(x[0][j], x[1][j], x[2][j], x[3][j]),
+                                     round_to_bytes<Format>(x[4][j], x[5][j], x[6][j], x[7][j])};
         }
       }
     };
@@ -90,19 +87,6 @@ struct MxTile : QuantizedTile<Precision, has_sums> {
     for (int k = 0; k < per_word; ++k, to += step) {
       if (k < left) *to = static_cast<char>(found.scales[k]);
     }
-  }
-
-  // Of the four lanes of a column, which have two of each eight rows, the eight rows together: the
-  // halfword i of the lane j becomes the halfword j of the lane i.
-  static __device__ __forceinline__ uint2 gather(uint2 rows, int lane) {
-    const bool is_odd = lane & kTileLanes, is_upper = lane & (2 * kTileLanes);
-    const uint32_t own = is_upper ? rows.y : rows.x;
-    const uint32_t other = __shfl_xor_sync(kAllLanes, is_upper ? rows.x : rows.y, 2 * kTileLanes);
-    const uint32_t sent = __byte_perm(own, other, is_odd ? 0x5410 : 0x7632);
-    const uint32_t got = __shfl_xor_sync(kAllLanes, sent, kTileLanes);
-    const uint32_t of_own = __byte_perm(own, got, is_odd ? 0x3254 : 0x5410);
-    const uint32_t of_other = __byte_perm(other, got, is_odd ? 0x3276 : 0x7610);
-    return is_upper ? uint2{of_other, of_own} : uint2{of_own, of_other};
   }
 };
 

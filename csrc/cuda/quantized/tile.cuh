@@ -20,11 +20,11 @@ constexpr int kTileThreads = kTileWarps * kWarp;
 constexpr int quantized_tile_rows(int inputs, int size, bool converts) {
   return inputs == 3 && size == 8 && !converts ? 2 : 8;
 }
-constexpr int quantized_tile_blocks_per_processor(int inputs, int size, int columns, bool has_sums,
-                                                  bool converts, bool has_pairs) {
-  if (size == 8 && inputs > 1) return converts ? 4 : 3;
-  if (size == 8) return !converts || has_pairs ? 4 : columns == 1 ? 5 : 6;
-  return inputs == 1 ? 6 : inputs == 2 && !has_sums ? 5 : 4;
+constexpr int quantized_tile_blocks_per_processor(int inputs, int size, int columns, bool converts,
+                                                  bool has_pairs) {
+  if (size == 8 && inputs > 1) return !converts ? 3 : inputs == 2 && columns == 0 ? 5 : 4;
+  if (size == 8) return !converts || has_pairs ? 4 : columns == 1 ? 6 : 7;
+  return inputs == 1 ? 8 : inputs == 2 ? 5 : 4;
 }
 
 constexpr int kTileRows = 32, kLogTileRows = 5;
@@ -53,18 +53,13 @@ __device__ __forceinline__ T* as_base(T* address) {
 }
 
 // Where a lane is: the tile's first row, and the lane's first column and first row in the tile.
-template <bool has_sums>
-struct LaneOfTile {
+struct Lane {
   int lane, group;
   uint32_t row, column;
   int first;
   int rows;                 // that the tile has; none where the column is not there
   bool is_whole;            // the tile, for all lanes: they go the same way
   RowGroup* group_of_rows;  // in shared memory, if there are groups
-
-  // The lane's row i, counted from its first one. Sums of columns want two rows of each eight, else
-  // all eight are together.
-  static constexpr __device__ int offset(int i) { return has_sums ? i / 2 * 8 + i % 2 : i; }
 
   // f(i) for the rows that are there, and otherwise(i) for the others.
   template <int begin, int end, class F, class Otherwise>
@@ -75,7 +70,7 @@ struct LaneOfTile {
       for (int i = begin; i < end; ++i) f(i);
     } else {
 #pragma unroll
-      for (int i = begin; i < end; ++i) left > offset(i) ? f(i) : otherwise(i);
+      for (int i = begin; i < end; ++i) left > i ? f(i) : otherwise(i);
     }
   }
   template <class F>
@@ -84,11 +79,10 @@ struct LaneOfTile {
   }
 };
 
-template <class Precision, bool has_sums>
+template <class Precision>
 struct QuantizedTile {
   using V = Vector<Precision>;
   using M = Magnitudes<Precision>;
-  using Lane = LaneOfTile<has_sums>;
   using Rounded = V[kLaneRows];
   using RowBytes = Bytes<Precision>[kLaneRows];
   static constexpr int size = V::size, per_word = M::per_word;
@@ -107,14 +101,14 @@ struct QuantizedTile {
   static __device__ __forceinline__ int64_t place_of_row(const Quantization& q,
                                                          const QuantizedMatrix& m, const Lane& t,
                                                          uint32_t row, uint32_t block) {
-    if (has_sums || !q.groups.ends) return m.layout.place(row, block);
+    if (!q.groups.ends) return m.layout.place(row, block);
     return m.layout.of_rows(*t.group_of_rows).place(row, block);
   }
   // Likewise of the block of a column that has the tile's rows: blocks have 1 << log_rows.
   static __device__ __forceinline__ int64_t place_of_column(const Quantization& q,
                                                             const QuantizedMatrix& m, const Lane& t,
                                                             uint32_t column, int log_rows) {
-    if (has_sums || !q.groups.ends) return m.layout.place(column, t.row >> log_rows);
+    if (!q.groups.ends) return m.layout.place(column, t.row >> log_rows);
     const RowGroup& group = *t.group_of_rows;
     const uint32_t row = t.row - static_cast<uint32_t>(group.begin);
     return m.layout.of_columns(group).place(column, row >> log_rows);
@@ -144,7 +138,7 @@ struct QuantizedTile {
                                                     const Lane& t) {
     const auto stride = static_cast<uint32_t>(m.row_stride / 4);
     uint8_t* const at = as_base(m.data + (t.row + t.first) * m.row_stride + t.column);
-    t.for_rows([&](int i) { bytes[i].store(advance<4>(at, stride, Lane::offset(i))); });
+    t.for_rows([&](int i) { bytes[i].store(advance<4>(at, stride, i)); });
   }
 
   // The matrix has the columns of y as its rows. Some of eight rows may not be there, or not at a

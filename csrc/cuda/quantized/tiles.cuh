@@ -6,6 +6,7 @@
 #include "csrc/cuda/quantized/given.cuh"
 #include "csrc/cuda/quantized/map.cuh"
 #include "csrc/cuda/quantized/mx.cuh"
+#include "csrc/cuda/quantized/tile_sums.cuh"
 
 namespace gelu_kernels::cuda {
 
@@ -17,57 +18,52 @@ __global__ void __launch_bounds__(
                    const TileGrid grid) {
   using Map = QuantizedMap<Function, Precision, kColumns, pass>;
   using Tile = typename Map::Tile;
-  using Lane = typename Tile::Lane;
   using V = typename Map::V;
   using T = typename V::T;
   using Real = typename Precision::Real;
   constexpr int inputs = Map::inputs, outputs = Map::outputs;
   constexpr bool has_sums = Map::has_sums, is_forward = pass == TilePass::forward;
   const Quantization& q = m.quantization;
+  const bool is_mx = q.scaling == Scaling::BlockWise1x32;
   // A matrix of 2^32 rows or columns would not fit in the memory of a GPU.
   const auto rows = static_cast<uint32_t>(m.rows), columns = static_cast<uint32_t>(m.columns);
   if constexpr (has_sums) start_dependent();  // the second stage of the sums
 
   const int warp = threadIdx.x / kWarp;
-  const bool exchanges = !has_sums && grid.exchanges;
-  const uint32_t number = exchanges ? blockIdx.x : blockIdx.x * kTileWarps + warp;
+  const bool are_together = has_sums || grid.are_together;
+  const uint32_t number = are_together ? blockIdx.x : blockIdx.x * kTileWarps + warp;
   const uint32_t band = grid.along_band.divide(number);
   uint32_t tile = number - band * grid.along_band.divisor;
   Lane t;
   t.lane = threadIdx.x % kWarp;
   t.group = t.lane / kTileLanes;
-  t.row = band * grid.block_rows;
-  t.first = t.group * (has_sums ? 2 : kLaneRows);
+  t.row = band * grid.band_rows;
+  t.first = t.group * kLaneRows;
   __shared__ Kept<Precision, outputs> kept;
+  t.group_of_rows = kept.groups + warp;
   uint32_t last = rows;
   if constexpr (!has_sums) {
-    t.group_of_rows = kept.groups + warp;
     if (q.groups.ends) {
-      const bool is_mx = q.scaling == Scaling::BlockWise1x32;
       const Bands bands = {rows, is_mx ? 5 : 7, q.scaling != Scaling::RowWise};
       if (!find_band(q.groups, bands, band, t.lane, t.row, *t.group_of_rows)) return;
       last = static_cast<uint32_t>(t.group_of_rows->end);
     }
   }
-  const uint32_t end = min(t.row + grid.block_rows, last);
-  if (exchanges) {
+  uint32_t first_row = t.row;  // of the tiles that are together
+  const uint32_t end = min(first_row + grid.band_rows, last);
+  if (are_together) {
     t.row += grid.exchange.down(warp) * kTileRows;
     tile = (tile << grid.exchange.log_across) + grid.exchange.across(warp);
   }
   const uint32_t first_column = tile * Tile::columns;
   t.column = first_column + t.lane % kTileLanes * V::size;
-  const bool is_there = t.column < columns && t.row < end;
+  const bool is_there = t.column < columns;
 
-  // It is unpacked behind the loads of the tile, so that both are waited for at a time.
-  V bias = no_bias<Precision>();
-  if constexpr (kColumns == 1) {
-    if (m.bias && is_there) bias = V::load(reinterpret_cast<const T*>(m.bias) + t.column);
-  }
   float scale = 0;  // is waited for with the tile, too
   if constexpr (is_forward) {
     if (q.scaling == Scaling::TensorWise) scale = *q.scale;
   }
-  const bool is_known = exchanges && grid.exchange.search == Search::known;
+  const bool is_known = are_together && grid.exchange.search == Search::known;
   uint32_t known[outputs] = {};
   if constexpr (!has_sums) {
     if (is_known) {
@@ -95,33 +91,23 @@ __global__ void __launch_bounds__(
       }
     }
   };
-  const char* at[inputs];
-  uint32_t stride[inputs];
-#pragma unroll
-  for (int k = 0; k < inputs; ++k) {
-    stride[k] = static_cast<uint32_t>(m.in[k].row_stride / kVectorBytes);
-    at[k] = as_base(m.in[k].data + (t.row + t.first) * m.in[k].row_stride + t.column * sizeof(T));
-  }
   const auto quantize = [&](const QuantizedResult& to, const typename Tile::Rounded& y, int r) {
-    using Mx = MxTile<Precision, has_sums>;
+    using Mx = MxTile<Precision>;
     using Blocks = BlockTile<Precision>;
-    const bool is_mx = has_sums || q.scaling == Scaling::BlockWise1x32;
     const bool is_given = is_forward && q.scaling == Scaling::TensorWise;
-    if constexpr (!has_sums) {
-      if (is_given) {
-        find_amax<Precision>(q, y, t);
-        kept.blocks.inverses[threadIdx.x] = inverse_of_scale(scale);  // as if it had been found
-        __syncwarp();
-      } else if (!is_mx &&
-                 !Blocks::find_scales(m, to, grid.exchange, kept.known[r], y, t, kept.blocks)) {
-        return;
-      }
+    if (is_given) {
+      find_amax<Precision>(q, y, t);
+      kept.blocks.inverses[threadIdx.x] = inverse_of_scale(scale);  // as if it had been found
+      __syncwarp();
+    } else if (!is_mx &&
+               !Blocks::find_scales(m, to, grid.exchange, kept.known[r], y, t, kept.blocks)) {
+      return;
     }
     if (to.rows.data) {
       typename Tile::RowBytes bytes;
       if (is_mx) {
         Mx::round_rows(q, to.rows, y, t, bytes);
-      } else if constexpr (!has_sums) {
+      } else {
         float inverses[kLaneRows];
         Blocks::factors_of_rows(kept.blocks, grid.exchange, t, inverses);
         Tile::round_rows_by(inverses, q.is_e5m2, y, bytes);
@@ -132,7 +118,7 @@ __global__ void __launch_bounds__(
       typename Tile::ColumnBytes bytes;
       if (is_mx) {
         Mx::round_columns(q, to.columns, y, t, bytes);
-      } else if constexpr (!has_sums) {
+      } else {
         float inverses[V::size];
         Blocks::factors_of_columns(kept.blocks, to, grid.exchange, t, inverses);
         Tile::round_columns_by(inverses, q.is_e5m2, y, bytes);
@@ -140,19 +126,32 @@ __global__ void __launch_bounds__(
       Tile::store_columns(q, to.columns, bytes, t);
     }
   };
-  Real sums[2][V::size] = {};
+  extern __shared__ float4 shared[];
   do {
+    // It is unpacked behind the loads of the tile, so that both are waited for at a time.
+    V bias = no_bias<Precision>();
+    if constexpr (kColumns == 1) {
+      if (m.bias && is_there) bias = V::load(reinterpret_cast<const T*>(m.bias) + t.column);
+    }
+    const char* at[inputs];
+    uint32_t stride[inputs];
+#pragma unroll
+    for (int k = 0; k < inputs; ++k) {
+      stride[k] = static_cast<uint32_t>(m.in[k].row_stride / kVectorBytes);
+      at[k] = as_base(m.in[k].data + (t.row + t.first) * m.in[k].row_stride + t.column * sizeof(T));
+    }
     t.is_whole = first_column + Tile::columns <= columns && t.row + kTileRows <= end;
-    t.rows = is_there ? static_cast<int>(min(end - t.row, uint32_t{kTileRows})) : 0;
+    t.rows = is_there && t.row < end ? static_cast<int>(min(end - t.row, uint32_t{kTileRows})) : 0;
     typename Tile::Rounded y[outputs];
+    const TileSums<Precision> terms(shared, grid.exchange);
     const auto compute = [&](auto begin) {
       constexpr int first = decltype(begin)::value;
       V in[Map::ahead][inputs];
       const auto load = [&](int i) {
 #pragma unroll
         for (int k = 0; k < inputs; ++k) {
-          in[i - first][k] = V::load(
-              reinterpret_cast<const T*>(advance<kVectorBytes>(at[k], stride[k], Lane::offset(i))));
+          in[i - first][k] =
+              V::load(reinterpret_cast<const T*>(advance<kVectorBytes>(at[k], stride[k], i)));
         }
       };
       const auto clear = [&](int i) {
@@ -162,14 +161,13 @@ __global__ void __launch_bounds__(
       t.template for_rows<first, first + Map::ahead>(load, clear);
       if constexpr (first == 0) keep();
       typename Map::Along along;
-      if constexpr (has_sums) {  // it stays packed from one tile to the next
-        asm("" : "+r"(bias.words.x), "+r"(bias.words.y), "+r"(bias.words.z), "+r"(bias.words.w));
-      }
       bias.unpack(along);
 #pragma unroll
       for (int i = first; i < first + Map::ahead; ++i) {
         if constexpr (has_sums) {
-          y[0][i] = Map::sum(in[i - first], along, sums[i % 2]);
+          Real dx[V::size];
+          y[0][i] = Map::apply_backward(in[i - first], along, dx);
+          terms.keep(t, i, dx);
         } else {
           V out[outputs];
           if constexpr (is_glu<Function>) {
@@ -187,7 +185,7 @@ __global__ void __launch_bounds__(
       compute(std::integral_constant<int, 4>());
       compute(std::integral_constant<int, 6>());
     }
-    if constexpr (kColumns == 1 && !has_sums) {  // a bias has a value where there is no row
+    if constexpr (kColumns == 1) {  // a bias has a value where there is no row
       t.template for_rows<0, kLaneRows>([](int) {}, [&](int i) { y[0][i] = {}; });
     }
     // In a loop, which halves the code.
@@ -198,26 +196,14 @@ __global__ void __launch_bounds__(
 #pragma unroll
       for (int i = 0; i < kLaneRows; ++i) y[0][i] = y[outputs - 1][i];
     }
-    if constexpr (!has_sums) return;
-    t.row += kTileRows;
-#pragma unroll
-    for (int k = 0; k < inputs; ++k) at[k] = advance<kVectorBytes>(at[k], stride[k], kTileRows);
-  } while (t.row < end);
-
-  // The sums of a column are added in order: two of each group.
-  if constexpr (has_sums) {
-    float* const to = static_cast<float*>(m.partials) + band * m.columns + t.column;
-#pragma unroll
-    for (int j = 0; j < V::size; ++j) {
-      Real total = sums[0][j] + sums[1][j];
-#pragma unroll
-      for (int group = 1; group < kTileGroups; ++group) {
-        const Real before = __shfl_up_sync(kAllLanes, total, kTileLanes);
-        if (t.group == group) total = (before + sums[0][j]) + sums[1][j];
-      }
-      if (t.group == kTileGroups - 1 && is_there) to[j] = total;
+    if constexpr (has_sums) {
+      if (is_mx) __syncthreads();  // else all threads have met since they kept their terms
+      TileSums<Precision>(shared, grid.exchange).add(m, first_row, first_column, grid.log_sum_rows);
+      first_row += kSumRows;
+      t.row += kSumRows;
+      __syncthreads();  // before the next tiles' terms take the place of these
     }
-  }
+  } while (has_sums && first_row < end);
 }
 
 }  // namespace gelu_kernels::cuda

@@ -38,8 +38,8 @@ struct QuantizedGateBackward
   }
 };
 
-// The same, and dbias, the sum of dx over all but the last dimension. Only blocks of 32 rows, from
-// the first on, are whole rows of the sums in one pass; else dx is computed first.
+// The same, and dbias, the sum of dx over all but the last dimension. It takes the same pass for
+// blocks that begin with the first row; else dx is computed first.
 struct QuantizedGateBackwardBias
     : Operator<QuantizedGateBackwardBias,
                std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>(
@@ -65,7 +65,7 @@ struct QuantizedGateBackwardBias
     Tensor dbias;
     if constexpr (!Device::has_data) {
       dbias = Device::empty_contiguous(bias);
-    } else if (recipe.is_mx() && !recipe.has_groups()) {
+    } else if (recipe.has_blocks() && !recipe.has_groups()) {
       dbias = Device::empty_contiguous(bias);
       QuantizedExtras extras;
       extras.bias = bias;

@@ -94,11 +94,13 @@ struct QuantizedKernels<Cpu> {
   // This much of two float32 results fits in half of a 1 MB cache; 16-bit results take less.
   static constexpr int64_t kTile = int64_t{1} << 14;
 
-  // Rows and columns. A column sum needs a block of rows. Blocks along the columns have up to 128
-  // rows, which fill whole cache lines.
+  // Rows and columns. A column sum needs whole blocks of RowBlocks. Blocks along the columns have
+  // up to 128 rows, which fill whole cache lines.
   static std::pair<int64_t, int64_t> size_of_tile(const QuantizedOperands& m) {
     const Quantization& q = m.quantization;
-    if (m.partials) return {RowBlocks(m.rows).block_rows, cpu::kColumnTile};
+    if (m.partials) {
+      return {std::max(RowBlocks(m.rows).block_rows, cpu::kMostQuantizedRows), cpu::kColumnTile};
+    }
     if (q.results[0].columns.data) {
       return {cpu::kMostQuantizedRows, kTile / cpu::kMostQuantizedRows};
     }

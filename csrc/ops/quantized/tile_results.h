@@ -76,9 +76,9 @@ class TileResults {
     for (int64_t i = 0; i < tile.rows; ++i) loop(rows, i, 0, tile.columns);
   }
 
-  // A block of rows, for the sums of its columns.
+  // Whole blocks of rows, for the sums of their columns.
   void sum(const cpu::QuantizeTile& tile) const {
-    const int64_t block = tile.row / RowBlocks(m_.rows).block_rows;
+    const int64_t block_rows = RowBlocks(m_.rows).block_rows;
     const ColumnSums sums{result(tile, 0, 0),
                           input(tile, 0),
                           input(tile, 1),
@@ -88,8 +88,11 @@ class TileResults {
                           /*sums=*/{},
                           m_.rows,
                           m_.columns};
-    loops_.backward_column_sums(sums, 0, 0, block * m_.columns + tile.column, tile.columns,
-                                tile.rows);
+    for (int64_t row = 0; row < tile.rows; row += block_rows) {
+      const int64_t block = (tile.row + row) / block_rows;
+      loops_.backward_column_sums(sums, row, 0, block * m_.columns + tile.column, tile.columns,
+                                  std::min(tile.rows - row, block_rows));
+    }
   }
 
   void copy(const cpu::QuantizeTile& tile) const {

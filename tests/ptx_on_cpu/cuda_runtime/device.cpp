@@ -2,6 +2,7 @@
 // error.
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -23,7 +24,8 @@ thread_local cudaError_t last_error = cudaSuccess;
 std::atomic<int64_t> devices_set = 0;
 
 std::mutex loading;
-std::set<std::pair<int, const void*>> loaded;  // kernels, each on a device
+std::set<std::pair<int, const void*>> loaded;              // kernels, each on a device
+std::map<std::pair<int, const void*>, int> dynamic_bytes;  // of shared memory, where asked for
 int ptx_version = 0;
 bool captures = false;
 cudaError_t planned_error = cudaSuccess;
@@ -67,6 +69,12 @@ cudaError_t load(const void* kernel) {
   return cudaSuccess;
 }
 
+size_t most_dynamic_bytes(const void* kernel) {
+  const std::lock_guard lock(loading);
+  const auto asked = dynamic_bytes.find({current_device, kernel});
+  return asked == dynamic_bytes.end() ? 48 * 1024 : static_cast<size_t>(asked->second);
+}
+
 }  // namespace ptx_on_cpu
 
 using namespace ptx_on_cpu;
@@ -96,6 +104,17 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
   *attributes = {};
   attributes->ptxVersion = ptx_version;
   return load(kernel);
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  constexpr int most = 227 * 1024;  // of compute capability 9.0
+  if (!name_of(kernel)) return failed(cudaErrorInvalidDeviceFunction);
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > most) {
+    return failed(cudaErrorInvalidValue);
+  }
+  const std::lock_guard lock(loading);
+  dynamic_bytes[{current_device, kernel}] = value;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }

@@ -11,6 +11,9 @@ const char* name_of(const void* kernel);
 // Onto the current device, unless it is there.
 cudaError_t load(const void* kernel);
 
+// Of shared memory in a launch, on the current device.
+size_t most_dynamic_bytes(const void* kernel);
+
 // The same error, for cudaGetLastError as well.
 cudaError_t failed(cudaError_t error);
 

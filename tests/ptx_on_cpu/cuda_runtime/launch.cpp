@@ -22,7 +22,7 @@ bool fits(const cudaLaunchConfig_t& config) {
   const dim3 grid = config.gridDim, block = config.blockDim;
   return grid.x >= 1 && grid.x <= std::numeric_limits<int32_t>::max() && block.x >= 1 &&
          block.x <= 1024 && grid.y == 1 && grid.z == 1 && block.y == 1 && block.z == 1 &&
-         config.dynamicSmemBytes <= 48 * 1024 && config.numAttrs <= 1;
+         config.numAttrs <= 1;
 }
 
 bool is_early(const cudaLaunchAttribute& attribute) {
@@ -36,7 +36,8 @@ using namespace ptx_on_cpu;
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel,
                                 void** parameters) {
-  if (!fits(*config) || config->stream != callers_stream()) {
+  if (!fits(*config) || config->dynamicSmemBytes > most_dynamic_bytes(kernel) ||
+      config->stream != callers_stream()) {
     return failed(cudaErrorInvalidConfiguration);
   }
   if (const cudaError_t error = load(kernel)) return error;
