@@ -143,6 +143,12 @@ class Plan:
             self.measurement(f"coded of {backend}", *coded, **options),
         ]
 
+    def torchao(self) -> Stage:
+        size = "2^14" if self.rehearsal else "256MiB"
+        cell = ("--pass", "gate forward", "--recipe", "BlockWise1x128", "--dtype", "bfloat16")
+        module = "bench.quantized", "--no-compile", *cell, "--size", size
+        return self.measurement("quantised beside torchao", *module, read=load_records)
+
     def layer(self, mlp: str) -> Stage:
         """In training."""
         module = "bench.block", "--mlp", mlp, "--dtype", "bfloat16", "--layers", "1", "--compiled"
@@ -210,11 +216,12 @@ class Plan:
             Group(30, self.eight_bits("triton", "--recipe", "both")),
             Group(25, [self.bench("headline", "headline", *one)]),
             Group(23, [self.bench("sizes", "sizes")]),
-            Group(60, [self.bench("peers", "peers", "--op", "gelu", "--gate", "normal_tanh")]),
+            Group(50, [self.bench("peers", "peers", "--op", "gelu", "--gate", "normal_tanh")]),
+            Group(40, [self.torchao()]),
             Group(45, [self.layer("gelu")]),
-            Group(45, [self.layer("swiglu")]),
-            Group(60, [self.epilogue()]),
-            Group(50, self.tests("cuda", "not triton"), files),
+            Group(40, [self.layer("swiglu")]),
+            Group(45, [self.epilogue()]),
+            Group(40, self.tests("cuda", "not triton"), files),
             Group(30, sanitizers, many),
             Group(20, [self.bench("bench of cuda", "all", *one)]),
             Group(15, [self.equality("triton")]),

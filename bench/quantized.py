@@ -1,5 +1,5 @@
 """``python -m bench.quantized``: gates and GLUs in eight bits, compared with plain PyTorch, eager
-and compiled.
+and compiled, and on a GPU with torchao's casts after this package's gates.
 
 Prints a table of ratios and writes the records as CSV; an operator's name there ends with its
 recipe. Before timing, results are checked against the plain formulas, with the gate in float64.
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
-from bench import environment, runs, timing
+from bench import environment, runs, timing, torchao_casts
 from bench.markdown import power_of_2
 from bench.measure import NO_TIME, rotated
 from bench.options import (
@@ -87,6 +87,8 @@ def measure(
     sides = {ours: partial(call, of, chosen, scale), "eager": partial(plain, of, chosen, scale)}
     if compiled:
         sides["compile"] = partial(compiled_plain(name, recipe, dtype), scale)
+    if device != "cpu" and (torchao := torchao_casts.chain(name, chosen)):
+        sides["torchao"] = torchao
     calls = {side: [partial(run, inputs) for inputs in sets] for side, run in sides.items()}
     cell = of.cell(recipe, dtype, workload.elements)
     return records(cell, calls, [inputs.dy for inputs in sets], timing.SECONDS)

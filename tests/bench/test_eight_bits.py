@@ -8,10 +8,12 @@ import pytest
 import torch
 from click import ClickException, Command
 from click.testing import CliRunner, Result
+from torch.utils._pytree import tree_leaves
 
-from bench import coded, quantized, runs
+from bench import coded, quantized, runs, torchao_casts
 from bench.plan import options
 from bench.quantized_passes import PASSES, make_inputs
+from bench.quantized_recipes import RECIPES, cast
 from bench.workloads import Workload
 from machine_code.quantized import Cell
 from tests.cases import each
@@ -93,6 +95,32 @@ def test_a_wrong_group_is_not_timed(recipe: str) -> None:
         patch.setitem(PASSES, "experts forward", wrong)
         with pytest.raises(ClickException, match=f"experts forward, {recipe}"):
             quantized.check("experts forward", recipe, torch.tensor(0.01), inputs)
+
+
+@each(name=NAMES, along=["row", "column", "both"])
+def test_torchao_casts(name: str, along: str) -> None:
+    """This package's results in its order, but for rounding, where torchao's kernels cast as one
+    writes it."""
+    kernels = pytest.importorskip("torchao.prototype.blockwise_fp8_training.kernels")
+    recipe = RECIPES["BlockWise1x128" + f" {along}" * (along != "row")]
+    inputs = make_inputs((128, 256), "bfloat16", "cpu")
+    casts = {
+        "lhs": lambda y: cast(y, recipe),
+        "transposed_lhs": lambda y: cast(y.t().contiguous(), recipe),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for suffix, one_cast in casts.items():
+            patch.setattr(kernels, f"triton_fp8_blockwise_act_quant_{suffix}", one_cast)
+        found = tree_leaves(torchao_casts.chain(name, recipe)(inputs))
+    ours = tree_leaves(quantized.call(PASSES[name], recipe, torch.tensor(0.01), inputs))
+    for a, b in zip(found, ours, strict=True):
+        near = torch.isclose(a.float(), b.float(), rtol=1e-5, atol=0)
+        assert a.shape == b.shape and near.float().mean() > 0.99
+
+
+def test_torchao_has_one_recipe() -> None:
+    assert not torchao_casts.chain("gate forward", RECIPES["BlockWise1x128 both rceil"])
+    assert not torchao_casts.chain("experts forward", RECIPES["BlockWise1x128"])
 
 
 def test_coded(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {
         *("headline", "changed", "sizes", "peers", "bench of cuda", "bench of triton"),
         *("quantised of cuda", "coded of cuda", "quantised of triton", "coded of triton"),
+        "quantised beside torchao",
     } == {record["stage"] for record in report["results"]}
     assert {"compile", "max-autotune"} <= {record["side"] for record in report["results"]}
     measured = {name.partition("-bfloat16")[0]: rows for name, rows in report["tables"].items()}
