@@ -8,8 +8,7 @@
 
 namespace gelu_kernels::cuda {
 
-constexpr int kSumRows =
-    kFloatBlock;  // whole blocks of numbers, which a tile may share with others
+constexpr int kSumRows = kFloatBlock;  // as many as share a scale in a column
 constexpr int kSumTiles = kSumRows / kTileRows;
 
 template <class Precision>
@@ -20,9 +19,9 @@ struct TileSums {
   static constexpr int own = columns * kRowLanes / (kSumTiles * kWarp), parts = columns / own;
   static constexpr int part_rows = 32;  // RowBlocks has 32 rows in a block, or 64, and so on
 
-  // Of the tiles below each other, and then the threads' sums of a block that does not end there. A
-  // lane's numbers lie in fours, as they are moved: the first four of all lanes side by side, then
-  // the next. So no two lanes want the same bank.
+  // The rows of the tiles, then the threads' sums of a block that does not end there. Of a row, the
+  // first four numbers of all lanes lie side by side, then the next four, so that the lanes of a
+  // warp write to different banks.
   using Terms = float[kSumRows + kRowLanes][columns];
   static constexpr int shared_bytes = sizeof(Terms);
   Terms& terms;
