@@ -132,21 +132,23 @@ class Plan:
         options = {"few": few, "backend": backend, "read": load_run}
         return self.measurement(name, "bench", "--preset", preset, **options)
 
+    @property
+    def whole_blocks(self) -> tuple[str, ...]:
+        """A size whose rows are blocks of 128 numbers."""
+        return "--dtype", "bfloat16", "--size", "2^14" if self.rehearsal else "256MiB"
+
     def eight_bits(self, backend: str, *recipes: str) -> list[Stage]:
-        size = "2^14" if self.rehearsal else "256MiB"  # rows of whole blocks
-        common = ("--dtype", "bfloat16", "--size", size)
         options = {"backend": backend, "read": load_records}
-        quantized = ("bench.quantized", "--no-compile", *recipes, *common)
-        coded = ("bench.coded", "--gate", "normal", *common)
+        quantized = ("bench.quantized", "--no-compile", *recipes, *self.whole_blocks)
+        coded = ("bench.coded", "--gate", "normal", *self.whole_blocks)
         return [
             self.measurement(f"quantised of {backend}", *quantized, **options),
             self.measurement(f"coded of {backend}", *coded, **options),
         ]
 
     def torchao(self) -> Stage:
-        size = "2^14" if self.rehearsal else "256MiB"
-        cell = ("--pass", "gate forward", "--recipe", "BlockWise1x128", "--dtype", "bfloat16")
-        module = "bench.quantized", "--no-compile", *cell, "--size", size
+        cell = ("--pass", "gate forward", "--recipe", "BlockWise1x128", *self.whole_blocks)
+        module = "bench.quantized", "--no-compile", *cell
         return self.measurement("quantised beside torchao", *module, read=load_records)
 
     def layer(self, mlp: str) -> Stage:
